@@ -1,0 +1,221 @@
+//! What a service's answer amounts to (`protocol.md` 8 to 11).
+
+use crate::OutcomeClass;
+
+/// What the service said of the effect id in `Hapax-Outcome`.
+///
+/// It speaks for the effect id, not for the attempt: `NotApplied` means that nothing by any
+/// attempt up to this one happened or will (`protocol.md` 9).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Said {
+    /// `applied`: the effect exists.
+    Applied,
+    /// `not-applied`: it does not, by any attempt so far, and none of them will still make it.
+    NotApplied,
+    /// `unknown`: the service does not know either.
+    Unknown,
+}
+
+impl Said {
+    /// Reads the field's value; anything but the three words is `None`, as if it were not there.
+    pub fn parse(value: &[u8]) -> Option<Self> {
+        match value.trim_ascii() {
+            b"applied" => Some(Self::Applied),
+            b"not-applied" => Some(Self::NotApplied),
+            b"unknown" => Some(Self::Unknown),
+            _ => None,
+        }
+    }
+}
+
+/// What is known of an answer when it is classified.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct AnswerFacts {
+    /// The status code.
+    pub status: u16,
+    /// Whether the whole message arrived. A short body, a missing last chunk, a reset or a read
+    /// timeout make it incomplete, whatever its status.
+    pub complete: bool,
+    /// Whether it is settled by its head: a body past the response cap, or an event stream.
+    pub by_head: bool,
+    /// `Hapax-Outcome`, if the service sent it.
+    pub said: Option<Said>,
+    /// Whether every admitted earlier attempt is proven not applied (`protocol.md` 8).
+    pub clean: bool,
+    /// Whether the operation keeps refusals (400, 401, 422, 429) instead of freeing the key.
+    pub store_refusals: bool,
+}
+
+/// What an answer amounts to.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Classified {
+    /// Final: store it and replay it.
+    Outcome(OutcomeClass),
+    /// Nothing happened, and nothing by an earlier attempt either: the key is free again.
+    NotApplied,
+    /// The effect may exist.
+    Uncertain {
+        /// Whether the answer is complete and so may be shown to retries as observed.
+        show: bool,
+    },
+}
+
+/// Classifies the answer to an admitted attempt.
+///
+/// **A refusal proves nothing about earlier attempts**: unless the record is clean, only success
+/// or the service's own word settles it. An incomplete answer proves nothing at all.
+pub fn classify(answer: AnswerFacts) -> Classified {
+    let uncertain = Classified::Uncertain { show: answer.complete && !answer.by_head };
+    if answer.by_head {
+        // Settled before its end was seen, so only a success in the head can be believed.
+        let applied = answer.said == Some(Said::Applied)
+            || (answer.said.is_none() && (200..300).contains(&answer.status));
+        return if applied { Classified::Outcome(OutcomeClass::Succeeded) } else { uncertain };
+    }
+    if !answer.complete {
+        return uncertain;
+    }
+    match answer.said {
+        Some(Said::Applied) => return Classified::Outcome(OutcomeClass::Succeeded),
+        Some(Said::NotApplied) => return Classified::NotApplied,
+        Some(Said::Unknown) => return uncertain,
+        None => {}
+    }
+    match by_status(answer.status) {
+        ByStatus::Applied => Classified::Outcome(OutcomeClass::Succeeded),
+        _ if !answer.clean => uncertain,
+        ByStatus::NotApplied if answer.store_refusals && kept_refusal(answer.status) => {
+            Classified::Outcome(OutcomeClass::FailedTerminal)
+        }
+        ByStatus::NotApplied => Classified::NotApplied,
+        ByStatus::Terminal => Classified::Outcome(OutcomeClass::FailedTerminal),
+        ByStatus::Uncertain => uncertain,
+    }
+}
+
+enum ByStatus {
+    Applied,
+    NotApplied,
+    Terminal,
+    Uncertain,
+}
+
+/// The documented trust in the upstream (`protocol.md` 10).
+fn by_status(status: u16) -> ByStatus {
+    match status {
+        200..=299 | 301..=303 => ByStatus::Applied,
+        307 | 308 | 400 | 401 | 405 | 411 | 413..=415 | 417 | 421 | 422 | 425 | 426 | 428 | 429
+        | 431 => ByStatus::NotApplied,
+        402 | 403 | 404 | 409 | 410 | 412 | 451 => ByStatus::Terminal,
+        // 406, 408, 416, 418, 424, every 5xx, other 3xx and whatever nobody has defined.
+        _ => ByStatus::Uncertain,
+    }
+}
+
+/// The refusals that `store_refusals = true` keeps.
+const fn kept_refusal(status: u16) -> bool {
+    matches!(status, 400 | 401 | 422 | 429)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SUCCEEDED: Classified = Classified::Outcome(OutcomeClass::Succeeded);
+    const TERMINAL: Classified = Classified::Outcome(OutcomeClass::FailedTerminal);
+    const SHOWN: Classified = Classified::Uncertain { show: true };
+    const HIDDEN: Classified = Classified::Uncertain { show: false };
+
+    fn complete(status: u16) -> AnswerFacts {
+        AnswerFacts {
+            status,
+            complete: true,
+            by_head: false,
+            said: None,
+            clean: true,
+            store_refusals: false,
+        }
+    }
+
+    #[test]
+    fn the_lists_of_the_protocol_on_a_clean_attempt() {
+        for status in (100..=999).chain([0, u16::MAX]) {
+            let expected = match status {
+                200..=299 | 301 | 302 | 303 => SUCCEEDED,
+                307 | 308 | 400 | 401 | 405 | 411 | 413 | 414 | 415 | 417 | 421 | 422 | 425
+                | 426 | 428 | 429 | 431 => Classified::NotApplied,
+                402 | 403 | 404 | 409 | 410 | 412 | 451 => TERMINAL,
+                _ => SHOWN,
+            };
+            assert_eq!(classify(complete(status)), expected, "{status}");
+        }
+    }
+
+    #[test]
+    fn p51_a_refusal_of_a_later_attempt_proves_nothing_about_the_earlier() {
+        for status in [400, 401, 402, 404, 409, 422, 429, 500, 503] {
+            let answer = AnswerFacts { clean: false, ..complete(status) };
+            assert_eq!(classify(answer), SHOWN, "{status}");
+        }
+        assert_eq!(classify(AnswerFacts { clean: false, ..complete(201) }), SUCCEEDED);
+    }
+
+    #[test]
+    fn an_incomplete_answer_proves_nothing_whatever_it_says() {
+        for said in [None, Some(Said::Applied), Some(Said::NotApplied)] {
+            for status in [200, 400, 500] {
+                let answer = AnswerFacts { complete: false, said, ..complete(status) };
+                assert_eq!(classify(answer), HIDDEN, "{status} {said:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_services_own_word_goes_before_its_status() {
+        for clean in [true, false] {
+            let said = |said, status| {
+                classify(AnswerFacts { said: Some(said), clean, ..complete(status) })
+            };
+            assert_eq!(said(Said::Applied, 500), SUCCEEDED);
+            assert_eq!(said(Said::NotApplied, 503), Classified::NotApplied);
+            assert_eq!(said(Said::Unknown, 200), SHOWN);
+        }
+    }
+
+    #[test]
+    fn an_answer_settled_by_its_head_is_success_or_uncertain() {
+        let head = |status, said| AnswerFacts { complete: false, by_head: true, said, ..complete(status) };
+        assert_eq!(classify(head(200, None)), SUCCEEDED);
+        assert_eq!(classify(head(302, None)), HIDDEN);
+        assert_eq!(classify(head(400, None)), HIDDEN);
+        assert_eq!(classify(head(500, Some(Said::Applied))), SUCCEEDED);
+        assert_eq!(classify(head(200, Some(Said::Unknown))), HIDDEN);
+        assert_eq!(classify(head(200, Some(Said::NotApplied))), HIDDEN);
+    }
+
+    #[test]
+    fn store_refusals_keeps_the_four_refusals_and_only_when_clean() {
+        for (status, expected) in [
+            (400, TERMINAL),
+            (401, TERMINAL),
+            (422, TERMINAL),
+            (429, TERMINAL),
+            (413, Classified::NotApplied),
+            (500, SHOWN),
+        ] {
+            let answer = AnswerFacts { store_refusals: true, ..complete(status) };
+            assert_eq!(classify(answer), expected, "{status}");
+            if status < 500 {
+                assert_eq!(classify(AnswerFacts { clean: false, ..answer }), SHOWN);
+            }
+        }
+    }
+
+    #[test]
+    fn only_the_three_words_are_an_outcome() {
+        assert_eq!(Said::parse(b" applied "), Some(Said::Applied));
+        assert_eq!(Said::parse(b"Applied"), None);
+        assert_eq!(Said::parse(b""), None);
+        assert_eq!(Said::parse(b"\xff"), None);
+    }
+}

@@ -1,0 +1,129 @@
+//! The one decision: what an attempt gets for what is already known of its key.
+
+use std::time::Duration;
+
+use crate::{AdvanceReason, OnUnknown, OutcomeClass, PinnedPolicy, Record, State, StoreTime};
+
+/// How the attempt's intent compares with the stored one, under the version that one was stored
+/// with.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Comparison {
+    /// The same intent.
+    Same,
+    /// Another intent.
+    Different,
+    /// It was stored under a version, or a policy, that this node does not know.
+    UnknownVersion,
+}
+
+/// What governs the handling of an unknown outcome, of the policy that the record was admitted
+/// under and the present one.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct DecisionRules {
+    /// What may be done about an unknown outcome.
+    pub on_unknown: OnUnknown,
+    /// How long the downstream collapses on the effect id; without it nothing is resent.
+    pub collapse_for: Option<Duration>,
+    /// The longest time a sent request can still be under way.
+    pub late_arrival: Duration,
+}
+
+impl DecisionRules {
+    /// The stricter of both: the policy is pinned at admission, and a new one can only take back
+    /// permissions. Another downstream target never permits a resend (`protocol.md` 22).
+    pub fn stricter(pinned: &PinnedPolicy, present: &PinnedPolicy) -> Self {
+        let same_target = pinned.target == present.target;
+        let on_unknown = pinned.on_unknown.min(present.on_unknown);
+        Self {
+            on_unknown: if same_target { on_unknown } else { OnUnknown::Hold },
+            collapse_for: match (pinned.collapse_for, present.collapse_for) {
+                (Some(a), Some(b)) => Some(a.min(b)),
+                _ => None,
+            },
+            late_arrival: pinned.late_arrival.max(present.late_arrival),
+        }
+    }
+
+    /// Until when an uncertain record may be resent, if at all: first admission + late arrival
+    /// must stay within the downstream's memory (`protocol.md` 13).
+    pub fn resend_before(&self, record: &Record) -> Option<StoreTime> {
+        match (self.on_unknown, self.collapse_for, record.first_admitted) {
+            (OnUnknown::Resend, Some(memory), Some(first)) => {
+                Some(first.after(memory).before(self.late_arrival))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// What an attempt gets.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Decision {
+    /// Execute as the next attempt, if the store still agrees.
+    Advance(AdvanceReason),
+    /// The executing holder's lease is over: make it uncertain, then decide again.
+    Doubt,
+    /// Someone is at it: wait, or answer `in-flight`.
+    InFlight,
+    /// Answer from the stored outcome, after authorization.
+    Replay,
+    /// The outcome is stored, its response is not: `outcome-not-kept`.
+    NotKept,
+    /// The outcome is unknown and no other execution is permitted: the observed answer if there
+    /// is one, else `outcome-unknown`.
+    Hold,
+    /// Another intent under a known key: `key-reused`.
+    KeyReused,
+    /// The outcome's retention is over: `key-expired`; never executes.
+    KeyExpired(Option<OutcomeClass>),
+    /// The record cannot be judged here: `policy-unknown`, never a guess.
+    PolicyUnknown,
+}
+
+impl Decision {
+    /// Whether only the authoritative store may be the source of this answer: it tells a caller
+    /// something final that a stale read may get wrong (`protocol.md` 21).
+    pub const fn needs_authority(self) -> bool {
+        !matches!(self, Self::Replay | Self::NotKept | Self::InFlight | Self::Hold)
+    }
+}
+
+/// Decides what an attempt gets for an existing record. Every door, every store and every path
+/// goes through here.
+///
+/// The intent is compared first, in every state but tombstones; a released clean stub takes a new
+/// intent.
+pub fn decide(
+    record: &Record,
+    compared: Comparison,
+    now: StoreTime,
+    rules: &DecisionRules,
+) -> Decision {
+    let state = record.state(now);
+    match (state, compared) {
+        (State::Tombstone, _) => {
+            return Decision::KeyExpired(record.ending.and_then(|ending| ending.class));
+        }
+        (State::Released, _) if record.clean => {
+            return Decision::Advance(AdvanceReason::Released);
+        }
+        (_, Comparison::UnknownVersion) => return Decision::PolicyUnknown,
+        (_, Comparison::Different) => return Decision::KeyReused,
+        (_, Comparison::Same) => {}
+    }
+    match state {
+        State::Released => Decision::Advance(AdvanceReason::Released),
+        State::Claimed if record.lease_over(now) => Decision::Advance(AdvanceReason::LeaseOver),
+        State::Executing if record.lease_over(now) => Decision::Doubt,
+        State::Claimed | State::Executing => Decision::InFlight,
+        State::Uncertain => match rules.resend_before(record) {
+            Some(before) if now < before => Decision::Advance(AdvanceReason::Resend { before }),
+            _ => Decision::Hold,
+        },
+        State::Succeeded | State::FailedTerminal => {
+            let kept = record.ending.is_some_and(|ending| ending.kept);
+            if kept { Decision::Replay } else { Decision::NotKept }
+        }
+        State::Tombstone => Decision::KeyExpired(None),
+    }
+}

@@ -1,0 +1,94 @@
+//! Numbers by their exact decimal value.
+
+use std::fmt;
+
+use super::JsonFault;
+
+/// A JSON number: its exact decimal value, in the one canonical spelling that it has.
+///
+/// `1.0`, `1`, `10e-1` are one number, and so are `-0` and `0`. The spelling is that of ECMAScript
+/// (as RFC 8785 prescribes), applied to the exact digits instead of a double's: plain up to 21
+/// digits before and 6 zeros behind the point, else with an exponent.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct Number(Box<str>);
+
+/// The longest exponent that is read, in digits without leading zeros: within `i128` whatever the
+/// digits of the number add to it. No reader can make use of a longer one.
+const MAX_EXPONENT_DIGITS: usize = 37;
+
+/// The most digits before the point, and the most zeros behind it, without an exponent.
+const PLAIN_DIGITS: i128 = 21;
+const PLAIN_ZEROS: i128 = 5;
+
+impl Number {
+    /// The canonical spelling: a number in JSON.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// From the parts of a number that the grammar of RFC 8259 has accepted: digits before the
+    /// point, digits behind it, exponent with its sign; the latter two may be empty.
+    pub(super) fn new(
+        negative: bool,
+        whole: &str,
+        fraction: &str,
+        exponent: &str,
+    ) -> Result<Self, JsonFault> {
+        if fraction.is_empty() && exponent.is_empty() && whole.len() <= 21 {
+            // An integer of this size is its own canonical spelling.
+            return Ok(Self(match negative && whole != "0" {
+                true => format!("-{whole}").into(),
+                false => whole.into(),
+            }));
+        }
+        let all = [whole, fraction].concat();
+        let significant = all.trim_start_matches('0');
+        let digits = significant.trim_end_matches('0');
+        if digits.is_empty() {
+            return Ok(Self("0".into()));
+        }
+        // The value is 0.digits * 10^point.
+        let leading_zeros = (all.len() - significant.len()) as i128;
+        let point = whole.len() as i128 - leading_zeros + parse_exponent(exponent)?;
+        let sign = if negative { "-" } else { "" };
+        Ok(Self(spell(sign, digits, point).into()))
+    }
+}
+
+impl fmt::Display for Number {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+fn parse_exponent(text: &str) -> Result<i128, JsonFault> {
+    let negative = text.starts_with('-');
+    let digits = text.trim_start_matches(['+', '-']).trim_start_matches('0');
+    if digits.is_empty() {
+        return Ok(0);
+    }
+    if digits.len() > MAX_EXPONENT_DIGITS {
+        return Err(JsonFault::ExponentTooLarge);
+    }
+    let value: i128 = digits.parse().map_err(|_| JsonFault::ExponentTooLarge)?;
+    Ok(if negative { -value } else { value })
+}
+
+/// Spells 0.digits * 10^point as ECMAScript's Number::toString does, with all the digits.
+fn spell(sign: &str, digits: &str, point: i128) -> String {
+    let count = digits.len() as i128;
+    let zeros = |n: i128| "0".repeat(usize::try_from(n).unwrap_or_default());
+    let split = |at: i128| digits.split_at_checked(usize::try_from(at).unwrap_or_default());
+    if count <= point && point <= PLAIN_DIGITS {
+        format!("{sign}{digits}{}", zeros(point - count))
+    } else if 0 < point && point <= PLAIN_DIGITS {
+        let (whole, fraction) = split(point).unwrap_or_default();
+        format!("{sign}{whole}.{fraction}")
+    } else if -PLAIN_ZEROS <= point && point <= 0 {
+        format!("{sign}0.{}{digits}", zeros(-point))
+    } else {
+        let (first, rest) = split(1).unwrap_or_default();
+        let dot = if rest.is_empty() { "" } else { "." };
+        format!("{sign}{first}{dot}{rest}e{:+}", point - 1)
+    }
+}

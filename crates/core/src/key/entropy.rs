@@ -1,0 +1,143 @@
+//! A rough estimate of the randomness in a key.
+//!
+//! It is built to tell counters, words and filler from random identifiers, not to measure: what is
+//! unforeseen pays by the alphabet it seems to be drawn from, what continues a run or repeats
+//! earlier text pays next to nothing. A truly random hexadecimal key of 16 characters has 64 bits
+//! and must practically never fall below 48.
+
+/// Hundredths of a bit per character, by the alphabet that a segment seems to be drawn from.
+mod cost {
+    /// Digits: log2(10).
+    pub(super) const DIGIT: u32 = 332;
+    /// Hexadecimal in one case: log2(16).
+    pub(super) const HEX: u32 = 400;
+    /// Letters and digits in one case: log2(36).
+    pub(super) const ONE_CASE: u32 = 517;
+    /// Letters in both cases, and digits: log2(62).
+    pub(super) const BOTH_CASES: u32 = 595;
+    /// All visible ASCII: log2(94).
+    pub(super) const VISIBLE: u32 = 655;
+    /// A letter of what may be a word: English has 2 to 4 bits a letter.
+    pub(super) const WORD: u32 = 300;
+    /// A separator.
+    pub(super) const SEPARATOR: u32 = 100;
+}
+
+/// The shortest repeat of earlier text that counts as one. Among 16 random hexadecimal characters
+/// a repeat of 3 is common (2 %), one of 4 is not (0.1 %).
+const MIN_REPEAT: usize = 4;
+
+/// How many different symbols (no letter, digit or usual separator) make a key look like drawn
+/// from all visible characters, rather than composed of parts.
+const RICH: u32 = 3;
+
+/// The estimate, in bits.
+pub(super) fn estimate(key: &[u8]) -> u32 {
+    let rich = symbols(key) >= RICH;
+    let mut total = 0;
+    let mut foreseen = 0;
+    let mut repeat = 0;
+    let mut segment = Segment::default();
+    for (at, &byte) in key.iter().enumerate() {
+        let (before, rest) = key.split_at_checked(at).unwrap_or_default();
+        if segment.left == 0 {
+            segment = Segment::at_start_of(rest);
+        }
+        segment.left = segment.left.saturating_sub(1);
+
+        if repeat > 0 || continues_run(before, byte) {
+            foreseen += 1;
+        } else {
+            total += stretch(foreseen) + if rich { cost::VISIBLE } else { segment.cost(byte) };
+            foreseen = 0;
+        }
+        // The first character of a repeat pays in full: it says where the repeat points to.
+        repeat = match repeat {
+            0 => Some(longest_repeat(key, at)).filter(|&n| n >= MIN_REPEAT).map_or(0, |n| n - 1),
+            n => n - 1,
+        };
+    }
+    (total + stretch(foreseen)) / 100
+}
+
+/// What a stretch of foreseen characters costs: one bit to say that it goes on, and the bits of
+/// its length.
+const fn stretch(length: u32) -> u32 {
+    match length.checked_ilog2() {
+        Some(log) => 100 * (1 + log),
+        None => 0,
+    }
+}
+
+/// Whether `byte` is at least the third of a run (`aaa`) or of a sequence (`123`, `cba`).
+fn continues_run(before: &[u8], byte: u8) -> bool {
+    let [.., a, b] = *before else { return false };
+    let step = i16::from(byte) - i16::from(b);
+    step.abs() <= 1 && step == i16::from(b) - i16::from(a)
+}
+
+/// The length of the longest text that starts at `at` and has started before; it may overlap
+/// itself.
+fn longest_repeat(key: &[u8], at: usize) -> usize {
+    let rest = key.get(at..).unwrap_or_default();
+    let shared = |from: usize| {
+        let earlier = key.get(from..).unwrap_or_default();
+        earlier.iter().zip(rest).take_while(|(a, b)| a == b).count()
+    };
+    (0..at).map(shared).max().unwrap_or_default()
+}
+
+/// How many different symbols there are, beside the usual separators.
+fn symbols(key: &[u8]) -> u32 {
+    let seen = key
+        .iter()
+        .filter(|&&byte| byte.is_ascii_punctuation() && !b"-_.:/+=".contains(&byte))
+        .fold(0_u128, |seen, &byte| seen | (1 << (byte & 0x7f)));
+    seen.count_ones()
+}
+
+/// A maximal run of letters and digits, and what its characters cost.
+#[derive(Default)]
+struct Segment {
+    left: usize,
+    letter: u32,
+    digit: u32,
+}
+
+impl Segment {
+    fn at_start_of(rest: &[u8]) -> Self {
+        let left = rest.iter().take_while(|byte| byte.is_ascii_alphanumeric()).count();
+        let text = rest.get(..left).unwrap_or_default();
+        let any = |class: fn(&u8) -> bool| text.iter().any(class);
+        // "Order" is a word in one case.
+        let upper = text.get(1..).unwrap_or_default().iter().any(u8::is_ascii_uppercase);
+        let both_cases = any(u8::is_ascii_lowercase) && upper;
+        let changes = text.windows(2).filter(|pair| kind_changes(pair)).count();
+
+        let (letter, digit) = if both_cases {
+            (cost::BOTH_CASES, cost::BOTH_CASES)
+        } else if changes <= 1 {
+            // A word, a number, or one and then the other.
+            (cost::WORD, cost::DIGIT)
+        } else if text.iter().all(u8::is_ascii_hexdigit) {
+            (cost::HEX, cost::HEX)
+        } else {
+            (cost::ONE_CASE, cost::ONE_CASE)
+        };
+        Self { left, letter, digit }
+    }
+
+    const fn cost(&self, byte: u8) -> u32 {
+        if byte.is_ascii_alphabetic() {
+            self.letter
+        } else if byte.is_ascii_digit() {
+            self.digit
+        } else {
+            cost::SEPARATOR
+        }
+    }
+}
+
+fn kind_changes(pair: &[u8]) -> bool {
+    matches!(pair, [a, b] if a.is_ascii_digit() != b.is_ascii_digit())
+}

@@ -1,0 +1,52 @@
+//! The domain of hapax, pure.
+//!
+//! A *key* names one intent of one *scope*; together with the *operation* they make a
+//! [`RecordId`]. The intent's [`Fingerprint`] is compared on every attempt, [`decide`] turns what
+//! the store knows into one [`Decision`], and [`classify`] turns what the service answered into
+//! what is stored. Nothing here does I/O, reads a clock or knows async: time and randomness are
+//! arguments, so the same code runs in the gateway, in the stores' conformance suite and in the
+//! protocol's model.
+#![forbid(unsafe_code)]
+
+mod classify;
+mod decide;
+mod fingerprint;
+mod form;
+mod ids;
+mod json;
+mod key;
+mod observe;
+mod percent;
+mod pointer;
+mod policy;
+mod problem;
+mod record;
+mod response;
+mod scope;
+mod time;
+
+pub use classify::{AnswerFacts, Classified, Said, classify};
+pub use decide::{Comparison, Decision, DecisionRules, decide};
+pub use fingerprint::{
+    BodyForm, BodyInvalid, Fingerprint, FingerprintRules, FingerprintVersion, Fingerprinter,
+    IntentParts, RulesError,
+};
+pub use ids::{
+    Attempt, ClaimNumber, EffectId, EffectSecret, Owner, PolicyDigest, RecordId, SecretError,
+};
+pub use json::{Json, JsonError, JsonFault, Members, Number};
+pub use key::{FieldType, Key, KeyError, KeyPolicy, KeySyntax};
+pub use observe::{Observed, ObservedEnd, Would};
+pub use pointer::{Pointer, PointerError};
+pub use policy::{
+    InFlight, KeyRules, Kind, Mode, OnUnknown, OperationName, OperationPolicy, PinnedPolicy,
+    PolicyError, Retention,
+};
+pub use problem::{Problem, ProblemKind};
+pub use record::{
+    Advance, AdvanceReason, Ending, EndingKind, Event, Found, IllegalTransition, NewClaim,
+    OutcomeClass, OwnState, Ownership, Record, Seen, Settlement, State, Until, WriteRefused,
+};
+pub use response::{HeadError, StoredResponse};
+pub use scope::{Scope, ScopeError};
+pub use time::StoreTime;

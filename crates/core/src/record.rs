@@ -1,0 +1,581 @@
+//! The durable row of an intent, and every step it can take.
+//!
+//! A store keeps [`Record`]s and their [`Ending`]s; the methods here say which write is legal and
+//! what it writes. Every write after the claim matches (id, attempt, owner), and an attempt ends
+//! by exactly one row in its slot (claim number, attempt). The whole table of states is
+//! [`State::on`].
+
+use std::time::Duration;
+
+use thiserror::Error;
+
+use crate::{
+    Attempt, ClaimNumber, Fingerprint, Owner, PolicyDigest, RecordId, Retention, StoreTime,
+    StoredResponse,
+};
+
+/// The state of a record as a whole: what its own row and the ending of its attempt come to.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum State {
+    /// Intent reserved, effect not admitted.
+    Claimed,
+    /// One attempt may be producing the effect.
+    Executing,
+    /// A stub: nothing happened; it keeps the attempt number.
+    Released,
+    /// The effect happened; the outcome is stored.
+    Succeeded,
+    /// A stable failure is stored.
+    FailedTerminal,
+    /// The effect may exist.
+    Uncertain,
+    /// The outcome's retention is over; identity, class and times stay.
+    Tombstone,
+}
+
+/// What can happen to a record.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Event {
+    /// The effect may begin.
+    Admit,
+    /// The effect exists.
+    Succeed,
+    /// A stable failure that a retry is shown again.
+    FailTerminal,
+    /// Nothing happened by any admitted attempt.
+    NotApplied,
+    /// It is not known what happened: a crash, a lost answer, a lease that ran out.
+    Doubt,
+    /// The next claimant continues with the next attempt.
+    TakeOver,
+    /// A permitted second execution under the same effect id.
+    Resend,
+    /// The retention of what is stored is over.
+    Expire,
+}
+
+impl State {
+    /// The whole table of legal steps.
+    ///
+    /// # Errors
+    /// [`IllegalTransition`] for a step that the table does not have.
+    pub fn on(self, event: Event) -> Result<Self, IllegalTransition> {
+        use Event as E;
+        Ok(match (self, event) {
+            (Self::Claimed, E::Admit) => Self::Executing,
+            (Self::Claimed | Self::Released, E::TakeOver) => Self::Claimed,
+            (Self::Claimed | Self::Executing | Self::Uncertain, E::NotApplied) => Self::Released,
+            (Self::Executing | Self::Uncertain, E::Succeed) => Self::Succeeded,
+            (Self::Executing | Self::Uncertain, E::FailTerminal) => Self::FailedTerminal,
+            (Self::Executing | Self::Uncertain, E::Doubt) => Self::Uncertain,
+            (Self::Uncertain, E::Resend) => Self::Claimed,
+            (Self::Succeeded | Self::FailedTerminal, E::Expire) => Self::Tombstone,
+            (state, event) => return Err(IllegalTransition { state, event }),
+        })
+    }
+}
+
+/// A step that the table of states does not have.
+#[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
+#[error("a record that is {state:?} takes no {event:?}")]
+pub struct IllegalTransition {
+    /// Where the record is.
+    pub state: State,
+    /// What was to happen.
+    pub event: Event,
+}
+
+/// How a stored outcome is to be understood.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum OutcomeClass {
+    /// The effect exists.
+    Succeeded,
+    /// It does not, and the same request will not make it.
+    FailedTerminal,
+}
+
+/// The state column of a record's own row; the rest is told by its ending.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum OwnState {
+    /// See [`State::Claimed`].
+    Claimed,
+    /// See [`State::Executing`].
+    Executing,
+    /// See [`State::Uncertain`].
+    Uncertain,
+}
+
+/// How an attempt ended: the kind of the one row in its slot.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum EndingKind {
+    /// An outcome is stored.
+    Outcome,
+    /// A later attempt took over.
+    Superseded,
+    /// Nothing happened; the key is free.
+    Released,
+}
+
+/// The one row that ends an attempt.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Ending {
+    /// How it ended.
+    pub kind: EndingKind,
+    /// The class of the outcome; for [`EndingKind::Outcome`] alone.
+    pub class: Option<OutcomeClass>,
+    /// The status that was answered; for [`EndingKind::Outcome`] alone.
+    pub status: Option<u16>,
+    /// Whether the response was kept: false for one over the cap or an event stream.
+    pub kept: bool,
+    /// When, on the store's clock.
+    pub at: StoreTime,
+    /// How long it is remembered.
+    pub until: Until,
+}
+
+/// How long an ending is remembered, on the store's clock.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Until {
+    /// From here on the outcome is not replayed: the record is a tombstone.
+    pub outcome: StoreTime,
+    /// From here on the record may be purged.
+    pub tombstone: StoreTime,
+}
+
+/// The durable row for (scope, operation, key).
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Record {
+    /// The unique identity.
+    pub id: RecordId,
+    /// The number of the claim that made it.
+    pub claim: ClaimNumber,
+    /// The present attempt.
+    pub attempt: Attempt,
+    /// Who owns the present attempt.
+    pub owner: Owner,
+    /// The row's own state.
+    pub own_state: OwnState,
+    /// The digest of the first accepted intent.
+    pub fingerprint: Fingerprint,
+    /// The policy it was admitted under.
+    pub policy: PolicyDigest,
+    /// Until when the holder is presumed alive. `None` means locked, never free.
+    pub lease_end: Option<StoreTime>,
+    /// Whether every admitted *earlier* attempt is proven not applied.
+    pub clean: bool,
+    /// When an attempt that is not proven not applied was first admitted.
+    pub first_admitted: Option<StoreTime>,
+    /// The version of the effect secret; later attempts use it too.
+    pub secret_version: u32,
+    /// When it was first claimed.
+    pub created: StoreTime,
+    /// The ending of the present attempt, if it has one.
+    pub ending: Option<Ending>,
+}
+
+/// A record as a store found it, with the store's time of the reading.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Found {
+    /// The record.
+    pub record: Record,
+    /// The stored outcome, or the observed answer of an uncertain record.
+    pub response: Option<StoredResponse>,
+    /// When it was read, on the store's clock.
+    pub now: StoreTime,
+}
+
+/// A first claim of a record.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct NewClaim {
+    /// The record's identity.
+    pub id: RecordId,
+    /// A fresh random token.
+    pub owner: Owner,
+    /// The intent.
+    pub fingerprint: Fingerprint,
+    /// The policy it is admitted under; its text was stored before.
+    pub policy: PolicyDigest,
+    /// How long the holder is presumed alive without a renewal.
+    pub lease: Duration,
+    /// Whether the claim is an admission too: it begins as executing.
+    pub admitted: bool,
+    /// The version of the effect secret in use.
+    pub secret_version: u32,
+}
+
+/// What identifies one ownership; every write after the claim matches all of it.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Ownership {
+    /// The record.
+    pub id: RecordId,
+    /// Its claim number.
+    pub claim: ClaimNumber,
+    /// The attempt.
+    pub attempt: Attempt,
+    /// The owner's token.
+    pub owner: Owner,
+}
+
+/// All that was read of a record before a takeover; its condition repeats it (`protocol.md` 3).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Seen {
+    attempt: Attempt,
+    owner: Owner,
+    own_state: OwnState,
+    fingerprint: Fingerprint,
+    ending: Option<EndingKind>,
+}
+
+/// Why a later attempt may begin.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum AdvanceReason {
+    /// Claimed, never admitted, and its lease is over.
+    LeaseOver,
+    /// The stub of a released record.
+    Released,
+    /// Uncertain, and the downstream collapses on the effect id until `before`.
+    Resend {
+        /// Checked on the store's clock when the permission is used (`protocol.md` 13).
+        before: StoreTime,
+    },
+}
+
+/// The move of a record to its next attempt.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Advance {
+    /// What was read.
+    pub seen: Seen,
+    /// Why it is permitted.
+    pub reason: AdvanceReason,
+    /// The claim of the new attempt.
+    pub claim: NewClaim,
+}
+
+/// What an attempt came to, as its owner says it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Settlement {
+    /// Final; replayed from now on.
+    Outcome {
+        /// How it is to be understood.
+        class: OutcomeClass,
+        /// The status that was answered.
+        status: u16,
+        /// What a retry is answered with; `None` when it is not kept.
+        response: Option<StoredResponse>,
+        /// How long it is remembered.
+        retention: Retention,
+    },
+    /// Nothing happened. Only a clean record is released, unless the service spoke for every
+    /// attempt.
+    NotApplied {
+        /// Whether it is proven of every admitted attempt, not of this one alone.
+        every_attempt: bool,
+        /// How long the stub is kept.
+        retention: Retention,
+    },
+    /// It is not known what happened.
+    Unknown {
+        /// A complete answer, shown to retries as observed.
+        observed: Option<StoredResponse>,
+    },
+}
+
+/// Why a write touched no row.
+#[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
+#[non_exhaustive]
+pub enum WriteRefused {
+    /// Another attempt or owner has the record, or its slot is taken.
+    #[error("the record has moved on: another owner, or the attempt has ended")]
+    Fenced,
+    /// The lease is still live.
+    #[error("the lease of the present holder is live")]
+    LeaseLive,
+    /// An earlier attempt is not proven not applied.
+    #[error("an earlier attempt may have been applied, so the record cannot be released")]
+    NotClean,
+    /// The time within which the downstream collapses on the effect id is over.
+    #[error("the downstream may have forgotten the effect id, so it cannot be resent")]
+    ResendOver,
+    /// The record's state has no such step.
+    #[error(transparent)]
+    Illegal(#[from] IllegalTransition),
+}
+
+impl Record {
+    /// The record of a first claim.
+    pub fn new(claim: &NewClaim, number: ClaimNumber, epoch: u32, now: StoreTime) -> Self {
+        Self {
+            id: claim.id,
+            claim: number,
+            attempt: Attempt::first(epoch),
+            owner: claim.owner,
+            own_state: begin(claim),
+            fingerprint: claim.fingerprint,
+            policy: claim.policy,
+            lease_end: Some(now.after(claim.lease)),
+            clean: true,
+            first_admitted: claim.admitted.then_some(now),
+            secret_version: claim.secret_version,
+            created: now,
+            ending: None,
+        }
+    }
+
+    /// The record's state at `now` on the store's clock.
+    pub fn state(&self, now: StoreTime) -> State {
+        match &self.ending {
+            Some(Ending { kind: EndingKind::Outcome, until, .. }) if until.outcome <= now => {
+                State::Tombstone
+            }
+            Some(Ending { kind: EndingKind::Outcome, class, .. }) => match class {
+                Some(OutcomeClass::Succeeded) => State::Succeeded,
+                Some(OutcomeClass::FailedTerminal) => State::FailedTerminal,
+                None => State::Uncertain,
+            },
+            Some(Ending { kind: EndingKind::Released, .. }) => State::Released,
+            // The takeover that superseded an attempt moved the record on in the same
+            // transaction; if a store shows only half of it, nothing may be assumed.
+            Some(Ending { kind: EndingKind::Superseded, .. }) => State::Uncertain,
+            None => match self.own_state {
+                OwnState::Claimed => State::Claimed,
+                OwnState::Executing => State::Executing,
+                OwnState::Uncertain => State::Uncertain,
+            },
+        }
+    }
+
+    /// Whether the holder's lease is over at `now`. A record without lease data is locked.
+    pub fn lease_over(&self, now: StoreTime) -> bool {
+        self.lease_end.is_some_and(|end| end <= now)
+    }
+
+    /// What a takeover's condition has to repeat.
+    pub fn seen(&self) -> Seen {
+        Seen {
+            attempt: self.attempt,
+            owner: self.owner,
+            own_state: self.own_state,
+            fingerprint: self.fingerprint,
+            ending: self.ending.map(|ending| ending.kind),
+        }
+    }
+
+    /// The ownership of the present attempt.
+    pub const fn ownership(&self) -> Ownership {
+        Ownership { id: self.id, claim: self.claim, attempt: self.attempt, owner: self.owner }
+    }
+
+    /// Whether a claim with this token made the present attempt and it has not ended: how a claim
+    /// whose answer was lost recognises itself when it is issued again.
+    pub fn is_live_claim_of(&self, owner: &Owner) -> bool {
+        self.owner == *owner && self.ending.is_none() && self.own_state != OwnState::Uncertain
+    }
+
+    /// The record at its next attempt, and the ending that closes the slot of the present one
+    /// (none when the slot holds `released` already).
+    ///
+    /// # Errors
+    /// [`WriteRefused`] when the record is not as it was seen, or the reason does not hold.
+    pub fn advance(
+        &self,
+        advance: &Advance,
+        epoch: u32,
+        now: StoreTime,
+    ) -> Result<(Self, Option<Ending>), WriteRefused> {
+        if self.seen() != advance.seen {
+            return Err(WriteRefused::Fenced);
+        }
+        let state = self.state(now);
+        let claim = &advance.claim;
+        let same_intent = claim.fingerprint == self.fingerprint;
+        let event = match advance.reason {
+            AdvanceReason::LeaseOver if state == State::Claimed && !self.lease_over(now) => {
+                return Err(WriteRefused::LeaseLive);
+            }
+            AdvanceReason::LeaseOver => Event::TakeOver,
+            AdvanceReason::Released => Event::TakeOver,
+            AdvanceReason::Resend { before } if before <= now => {
+                return Err(WriteRefused::ResendOver);
+            }
+            AdvanceReason::Resend { .. } => Event::Resend,
+        };
+        let expected = match advance.reason {
+            AdvanceReason::LeaseOver => State::Claimed,
+            AdvanceReason::Released => State::Released,
+            AdvanceReason::Resend { .. } => State::Uncertain,
+        };
+        if state != expected {
+            return Err(IllegalTransition { state, event }.into());
+        }
+        // A new intent may take over only where nothing can have happened under the old one.
+        if !same_intent && !(state == State::Released && self.clean) {
+            return Err(WriteRefused::Fenced);
+        }
+        let mut next = state.on(event)?;
+        if claim.admitted {
+            next = next.on(Event::Admit)?;
+        }
+        let resend = event == Event::Resend;
+        let admitted = (next == State::Executing).then_some(now);
+        let moved = Self {
+            attempt: self.attempt.next(epoch),
+            owner: claim.owner,
+            own_state: begin(claim),
+            fingerprint: claim.fingerprint,
+            // A resend stays under the policy that its first attempt was admitted under.
+            policy: if resend { self.policy } else { claim.policy },
+            lease_end: Some(now.after(claim.lease)),
+            clean: self.clean && !resend,
+            first_admitted: if self.clean && !resend { admitted } else { self.first_admitted },
+            ending: None,
+            ..self.clone()
+        };
+        let superseded = (state != State::Released).then_some(Ending {
+            kind: EndingKind::Superseded,
+            class: None,
+            status: None,
+            kept: false,
+            at: now,
+            until: Until { outcome: now, tombstone: now },
+        });
+        Ok((moved, superseded))
+    }
+
+    /// The record admitted by its owner. Issued again, it changes nothing.
+    ///
+    /// `resend_before` is the end of the permission that a resend was claimed under: it is checked
+    /// again here, when it is used (`protocol.md` 13).
+    ///
+    /// # Errors
+    /// [`WriteRefused`] when it is not the owner's any more, not claimed, or the permission is
+    /// over.
+    pub fn admit(
+        &self,
+        by: &Ownership,
+        lease: Duration,
+        resend_before: Option<StoreTime>,
+        now: StoreTime,
+    ) -> Result<Self, WriteRefused> {
+        self.owned(by)?;
+        if self.own_state == OwnState::Executing {
+            return Ok(self.clone());
+        }
+        self.state(now).on(Event::Admit)?;
+        if !self.clean && resend_before.is_none_or(|before| before <= now) {
+            return Err(WriteRefused::ResendOver);
+        }
+        Ok(Self {
+            own_state: OwnState::Executing,
+            lease_end: Some(now.after(lease)),
+            first_admitted: self.first_admitted.or(Some(now)),
+            ..self.clone()
+        })
+    }
+
+    /// The record with its lease extended by its owner.
+    ///
+    /// # Errors
+    /// [`WriteRefused`] when it is not the owner's any more or is uncertain: the old owner's
+    /// renewals then touch no row (`protocol.md` 4).
+    pub fn renew(
+        &self,
+        by: &Ownership,
+        lease: Duration,
+        now: StoreTime,
+    ) -> Result<Self, WriteRefused> {
+        self.owned(by)?;
+        if self.own_state == OwnState::Uncertain {
+            return Err(WriteRefused::Fenced);
+        }
+        Ok(Self { lease_end: Some(now.after(lease)), ..self.clone() })
+    }
+
+    /// The record made uncertain because its executing holder's lease is over.
+    ///
+    /// # Errors
+    /// [`WriteRefused`] when it is not as it was seen, not executing, or its lease is live.
+    pub fn doubt(&self, seen: &Seen, now: StoreTime) -> Result<Self, WriteRefused> {
+        if self.seen() != *seen {
+            return Err(WriteRefused::Fenced);
+        }
+        self.state(now).on(Event::Doubt)?;
+        if !self.lease_over(now) {
+            return Err(WriteRefused::LeaseLive);
+        }
+        Ok(Self { own_state: OwnState::Uncertain, ..self.clone() })
+    }
+
+    /// The record settled by its owner: with an ending for the slot, or uncertain.
+    ///
+    /// Issued again after a lost answer, the same settlement changes nothing.
+    ///
+    /// # Errors
+    /// [`WriteRefused`] when the record has moved on, the slot holds something else, or it is not
+    /// clean enough to be released.
+    pub fn settle(
+        &self,
+        by: &Ownership,
+        settlement: &Settlement,
+        now: StoreTime,
+    ) -> Result<Self, WriteRefused> {
+        if self.attempt != by.attempt || self.owner != by.owner {
+            return Err(WriteRefused::Fenced);
+        }
+        let (event, ending) = match settlement {
+            Settlement::Outcome { class, status, response, retention } => {
+                let event = match class {
+                    OutcomeClass::Succeeded => Event::Succeed,
+                    OutcomeClass::FailedTerminal => Event::FailTerminal,
+                };
+                let ending = Ending {
+                    kind: EndingKind::Outcome,
+                    class: Some(*class),
+                    status: Some(*status),
+                    kept: response.is_some(),
+                    at: now,
+                    until: retention.until(now),
+                };
+                (event, Some(ending))
+            }
+            Settlement::NotApplied { every_attempt, retention } => {
+                if !self.clean && !every_attempt {
+                    return Err(WriteRefused::NotClean);
+                }
+                let tombstone = retention.until(now).tombstone;
+                let ending = Ending {
+                    kind: EndingKind::Released,
+                    class: None,
+                    status: None,
+                    kept: false,
+                    at: now,
+                    until: Until { outcome: tombstone, tombstone },
+                };
+                (Event::NotApplied, Some(ending))
+            }
+            Settlement::Unknown { .. } => (Event::Doubt, None),
+        };
+        if let Some(there) = self.ending {
+            let again = ending.is_some_and(|new| {
+                (new.kind, new.class, new.status) == (there.kind, there.class, there.status)
+            });
+            return if again { Ok(self.clone()) } else { Err(WriteRefused::Fenced) };
+        }
+        self.state(now).on(event)?;
+        let released = event == Event::NotApplied;
+        Ok(Self {
+            own_state: if event == Event::Doubt { OwnState::Uncertain } else { self.own_state },
+            clean: self.clean || released,
+            ending,
+            ..self.clone()
+        })
+    }
+
+    fn owned(&self, by: &Ownership) -> Result<(), WriteRefused> {
+        let same = self.attempt == by.attempt && self.owner == by.owner;
+        if same && self.ending.is_none() { Ok(()) } else { Err(WriteRefused::Fenced) }
+    }
+}
+
+const fn begin(claim: &NewClaim) -> OwnState {
+    if claim.admitted { OwnState::Executing } else { OwnState::Claimed }
+}

@@ -1,0 +1,94 @@
+//! The memory that all buffered request bodies share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// How many bytes of request bodies this process may hold at once, over all connections.
+///
+/// It never waits: where there is no room, the request is refused and nothing of it was claimed.
+/// Bytes count as they arrive, so a declared length that is never sent occupies nothing. Clones
+/// share one budget.
+#[derive(Clone, Debug)]
+pub struct BufferBudget {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    limit: usize,
+    used: AtomicUsize,
+}
+
+impl BufferBudget {
+    /// A budget of `limit` bytes.
+    pub fn new(limit: usize) -> Self {
+        Self { shared: Arc::new(Shared { limit, used: AtomicUsize::new(0) }) }
+    }
+
+    /// All of it, in bytes.
+    pub fn limit(&self) -> usize {
+        self.shared.limit
+    }
+
+    /// What is held at present, in bytes.
+    pub fn used(&self) -> usize {
+        self.shared.used.load(Ordering::Relaxed)
+    }
+
+    /// A reservation of nothing, to grow.
+    pub(super) fn reserve(&self) -> Reservation {
+        Reservation { budget: self.clone(), held: 0 }
+    }
+
+    /// Whether so many bytes could be held now.
+    pub(super) fn has_room(&self, bytes: usize) -> bool {
+        self.used().checked_add(bytes).is_some_and(|used| used <= self.shared.limit)
+    }
+}
+
+/// A share of the budget, given back on drop.
+#[derive(Debug)]
+pub(super) struct Reservation {
+    budget: BufferBudget,
+    held: usize,
+}
+
+impl Reservation {
+    /// Takes `more` bytes; `false`, and nothing taken, where there is no room.
+    pub(super) fn grow(&mut self, more: usize) -> bool {
+        let shared = &self.budget.shared;
+        let grown = shared.used.try_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
+            used.checked_add(more).filter(|used| *used <= shared.limit)
+        });
+        if grown.is_ok() {
+            self.held += more;
+        }
+        grown.is_ok()
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        self.budget.shared.used.fetch_sub(self.held, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_reserved_comes_back_and_nothing_passes_the_limit() {
+        let budget = BufferBudget::new(10);
+        let mut first = budget.reserve();
+        let mut second = budget.reserve();
+        assert!(first.grow(6) && second.grow(4));
+        assert!(!first.grow(1) && !second.grow(usize::MAX));
+        assert_eq!(budget.used(), 10);
+        drop(first);
+        assert_eq!(budget.used(), 4);
+        assert!(second.grow(6));
+        drop(second);
+        assert_eq!(budget.used(), 0);
+    }
+}

@@ -1,0 +1,79 @@
+//! Which fields of an answer are kept and replayed.
+
+use http::header;
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use super::{HOP_BY_HOP, IDEMPOTENCY_EXPIRES, IDEMPOTENT_REPLAYED, is_ours};
+
+/// What describes the outcome itself.
+const KEPT: [HeaderName; 8] = [
+    header::CONTENT_TYPE,
+    header::CONTENT_LANGUAGE,
+    header::CONTENT_ENCODING,
+    header::LOCATION,
+    header::CONTENT_LOCATION,
+    header::ETAG,
+    header::LAST_MODIFIED,
+    header::LINK,
+];
+
+/// What speaks of one exchange, or to one receiver.
+const NEVER: [HeaderName; 24] = [
+    // Credentials: the retry may come from where the first attempt did not.
+    header::AUTHORIZATION,
+    header::COOKIE,
+    header::PROXY_AUTHENTICATE,
+    header::PROXY_AUTHORIZATION,
+    header::SET_COOKIE,
+    header::WWW_AUTHENTICATE,
+    HeaderName::from_static("authentication-info"),
+    HeaderName::from_static("proxy-authentication-info"),
+    HeaderName::from_static("set-cookie2"),
+    // Message origination: a replay has its own time (RFC 9110, section 6.6.1).
+    header::AGE,
+    header::DATE,
+    // Framing, written anew for every message.
+    header::CONTENT_LENGTH,
+    header::TRAILER,
+    // Traces and timings of the first exchange.
+    HeaderName::from_static("b3"),
+    HeaderName::from_static("baggage"),
+    HeaderName::from_static("server-timing"),
+    HeaderName::from_static("traceparent"),
+    HeaderName::from_static("traceresponse"),
+    HeaderName::from_static("tracestate"),
+    HeaderName::from_static("x-amzn-trace-id"),
+    HeaderName::from_static("x-cloud-trace-context"),
+    HeaderName::from_static("x-request-id"),
+    // Ours, set at every answer.
+    IDEMPOTENT_REPLAYED,
+    IDEMPOTENCY_EXPIRES,
+];
+
+/// Families of [`NEVER`]: rate limits and traces.
+const NEVER_PREFIXES: [&str; 5] =
+    ["ratelimit", "x-ratelimit", "x-rate-limit", "x-b3-", "x-datadog-"];
+
+/// The fields of an answer that a replay repeats: a raw multimap, keeping repeats, order and bytes.
+///
+/// Kept are the fields that describe the outcome, and `extras` of the operation; never those of
+/// [`never_replayed`], even if listed.
+pub fn storable(headers: &HeaderMap, extras: &[HeaderName]) -> Vec<(HeaderName, HeaderValue)> {
+    headers
+        .iter()
+        .filter(|(name, _)| KEPT.contains(name) || extras.contains(name))
+        .filter(|(name, _)| !never_replayed(name))
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect()
+}
+
+/// Whether a field must not be replayed: credentials and cookies, the time and the rate limits of
+/// one exchange, traces, what belongs to a connection, and fields of our own.
+///
+/// Configuration refuses these as extras, with this function.
+pub fn never_replayed(name: &HeaderName) -> bool {
+    NEVER.contains(name)
+        || HOP_BY_HOP.contains(name)
+        || is_ours(name)
+        || NEVER_PREFIXES.iter().any(|prefix| name.as_str().starts_with(prefix))
+}

@@ -1,0 +1,66 @@
+//! A request's body as a client sends it.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http::{Request, Version};
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use thiserror::Error;
+
+/// A request's body, whose end without an error means that the client sent all of it.
+///
+/// hyper ends an HTTP/2 body quietly when the client resets the stream with `NO_ERROR`, whatever is
+/// missing; a part of an upload must not pass for the whole, so that is an error here.
+#[derive(Debug)]
+pub struct Inbound {
+    inner: Incoming,
+    is_http2: bool,
+}
+
+/// The request ended before it was complete.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum IncompleteRequest {
+    /// The connection broke, or the body is malformed.
+    #[error("the request's body broke off or is malformed")]
+    Broken(#[source] hyper::Error),
+    /// The client took the request back (RFC 9113, section 8.1).
+    #[error("the client reset the request's stream before its end")]
+    Reset,
+}
+
+impl Inbound {
+    pub(super) fn wrap(request: Request<Incoming>) -> Request<Self> {
+        let is_http2 = request.version() == Version::HTTP_2;
+        request.map(|inner| Self { inner, is_http2 })
+    }
+}
+
+impl Body for Inbound {
+    type Data = Bytes;
+    type Error = IncompleteRequest;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, IncompleteRequest>>> {
+        let polled = match ready!(Pin::new(&mut self.inner).poll_frame(cx)) {
+            // Over HTTP/1 an early end is hyper's error already, and this is not known.
+            None if self.is_http2 && !self.inner.is_end_stream() => {
+                Some(Err(IncompleteRequest::Reset))
+            }
+            polled => polled.map(|frame| frame.map_err(IncompleteRequest::Broken)),
+        };
+        Poll::Ready(polled)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}

@@ -1,0 +1,226 @@
+//! The listening side: HTTP/1.1, and HTTP/2 for clients that start with it.
+
+mod detect;
+mod inbound;
+
+use std::convert::Infallible;
+use std::error::Error;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::Body;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tracing::{debug, warn};
+
+use self::detect::Detecting;
+pub use self::inbound::{Inbound, IncompleteRequest};
+
+/// What one listener allows its clients.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct ServerLimits {
+    /// How long a request's head may take, and how long an HTTP/1 connection may be idle; 30 s by
+    /// default.
+    pub header_read_timeout: Duration,
+    /// The most bytes of a request's head: 431 beyond; 64 KiB by default and at least 8 KiB.
+    pub max_header_bytes: usize,
+    /// The most header fields of a request over HTTP/1: 431 beyond; 100 by default.
+    pub max_headers: usize,
+    /// The most connections at once; 10,000 by default. More wait in the kernel's queue.
+    pub max_connections: usize,
+    /// How long requests in flight may take after shutdown was asked for; 30 s by default.
+    pub drain: Duration,
+}
+
+impl Default for ServerLimits {
+    fn default() -> Self {
+        Self {
+            header_read_timeout: Duration::from_secs(30),
+            max_header_bytes: 64 * 1024,
+            max_headers: HYPER_MAX_HEADERS,
+            max_connections: 10_000,
+            drain: Duration::from_secs(30),
+        }
+    }
+}
+
+/// The client's address, in a request's extensions.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Peer(pub SocketAddr);
+
+/// hyper's own default; setting it costs an allocation per request.
+const HYPER_MAX_HEADERS: usize = 100;
+
+/// hyper refuses a smaller buffer by panicking.
+const HYPER_MIN_BUFFER: usize = 8 * 1024;
+
+/// How often an HTTP/2 client that may be gone is asked whether it is.
+const PING_EVERY: Duration = Duration::from_secs(30);
+
+/// Waits after a failed accept: doubled from the first to the last.
+const ACCEPT_BACKOFF: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
+
+/// Accepts connections and answers their requests until `shutdown`, then finishes what is in
+/// flight, within the drain time, and returns how many connections had to be cut.
+///
+/// hyper drops `service`'s future when the client goes away: whatever must not be dropped half-way
+/// belongs in a task of its own. A body the service returns may end with an error, which breaks the
+/// connection so that the client sees an incomplete answer.
+pub async fn serve<S, F, B>(
+    listener: TcpListener,
+    service: S,
+    limits: ServerLimits,
+    shutdown: CancellationToken,
+) -> usize
+where
+    S: Fn(Request<Inbound>) -> F + Clone + Send + Sync + 'static,
+    F: Future<Output = Response<B>> + Send + 'static,
+    B: Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<Box<dyn Error + Send + Sync>>,
+{
+    let connections = TaskTracker::new();
+    let cut = CancellationToken::new();
+    let room = Arc::new(Semaphore::new(limits.max_connections.min(Semaphore::MAX_PERMITS)));
+    let builder = Arc::new(builder(&limits));
+
+    while let Some((stream, peer, permit)) = next(&listener, &room, &shutdown).await {
+        let one = Connection {
+            builder: Arc::clone(&builder),
+            peer,
+            shutdown: shutdown.clone(),
+            cut: cut.clone(),
+            detect_within: limits.header_read_timeout,
+            _permit: permit,
+        };
+        connections.spawn(one.run(stream, service.clone()));
+    }
+
+    drop(listener);
+    connections.close();
+    if timeout(limits.drain, connections.wait()).await.is_ok() {
+        return 0;
+    }
+    let left = connections.len();
+    cut.cancel();
+    connections.wait().await;
+    left
+}
+
+fn builder(limits: &ServerLimits) -> auto::Builder<TokioExecutor> {
+    let header_bytes = limits.max_header_bytes.max(HYPER_MIN_BUFFER);
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.header_read_timeout)
+        .max_buf_size(header_bytes);
+    if limits.max_headers != HYPER_MAX_HEADERS {
+        builder.http1().max_headers(limits.max_headers);
+    }
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .keep_alive_interval(PING_EVERY)
+        .max_header_list_size(u32::try_from(header_bytes).unwrap_or(u32::MAX));
+    builder
+}
+
+/// The next connection, as soon as there is room for one; `None` at shutdown.
+async fn next(
+    listener: &TcpListener,
+    room: &Arc<Semaphore>,
+    shutdown: &CancellationToken,
+) -> Option<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
+    let accepted = async {
+        // Never closed, so always acquired.
+        let permit = Arc::clone(room).acquire_owned().await.ok()?;
+        let (stream, peer) = accept(listener).await;
+        Some((stream, peer, permit))
+    };
+    tokio::select! {
+        biased;
+        () = shutdown.cancelled() => None,
+        accepted = accepted => accepted,
+    }
+}
+
+async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
+    let (mut backoff, longest) = ACCEPT_BACKOFF;
+    loop {
+        match listener.accept().await {
+            Ok(accepted) => return accepted,
+            Err(error) if is_of_the_connection(&error) => {}
+            // No file descriptors or no memory: connections that end will make room.
+            Err(error) => {
+                warn!(%error, wait = ?backoff, "accepting connections failed; trying again");
+                sleep(backoff).await;
+                backoff = (backoff * 2).min(longest);
+            }
+        }
+    }
+}
+
+/// The client gave up before it was accepted; the next one is not affected.
+fn is_of_the_connection(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
+    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted)
+}
+
+/// One client's connection.
+struct Connection {
+    builder: Arc<auto::Builder<TokioExecutor>>,
+    peer: SocketAddr,
+    shutdown: CancellationToken,
+    cut: CancellationToken,
+    detect_within: Duration,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Connection {
+    async fn run<S, F, B>(self, stream: TcpStream, service: S)
+    where
+        S: Fn(Request<Inbound>) -> F + Clone + Send + Sync + 'static,
+        F: Future<Output = Response<B>> + Send + 'static,
+        B: Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<Box<dyn Error + Send + Sync>>,
+    {
+        if let Err(error) = stream.set_nodelay(true) {
+            debug!(%error, "TCP_NODELAY is not set");
+        }
+        let peer = Peer(self.peer);
+        let service = service_fn(move |mut request: Request<Incoming>| {
+            request.extensions_mut().insert(peer);
+            let answering = service(Inbound::wrap(request));
+            async move { Ok::<_, Infallible>(answering.await) }
+        });
+
+        let io = TokioIo::new(Detecting::new(stream, self.detect_within));
+        let mut connection = pin!(self.builder.serve_connection(io, service));
+        let mut finishing = false;
+        let ended = loop {
+            tokio::select! {
+                ended = connection.as_mut() => break ended,
+                () = self.shutdown.cancelled(), if !finishing => {
+                    finishing = true;
+                    connection.as_mut().graceful_shutdown();
+                }
+                () = self.cut.cancelled() => return,
+            }
+        };
+        if let Err(error) = ended {
+            debug!(%error, peer = %self.peer, "a client's connection ended");
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! Idle connections, newest first.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderName};
+use tokio::runtime::Handle;
+use tokio::time::{Instant, sleep};
+
+use super::Reuse;
+use super::connection::Connection;
+use crate::headers;
+
+/// No idle connection is of use for longer.
+const LONGEST_IDLE: Duration = Reuse::Unkeyed.max_idle();
+
+/// How often connections that nobody took are closed.
+const REAP_EVERY: Duration = Duration::from_secs(1);
+
+/// How much earlier than the upstream announced we stop using a connection: its clock started
+/// before ours, and a request takes its time to arrive.
+const KEEP_ALIVE_MARGIN: Duration = Duration::from_secs(1);
+
+/// The idle connections to one upstream.
+pub(super) struct Pool {
+    // Held for a push or a scan, never across an await.
+    state: Mutex<State>,
+    max: usize,
+}
+
+#[derive(Default)]
+struct State {
+    /// Oldest first.
+    idle: Vec<Idle>,
+    reaping: bool,
+}
+
+struct Idle {
+    connection: Connection,
+    since: Instant,
+    /// How long it may be idle.
+    limit: Duration,
+}
+
+impl Pool {
+    pub(super) fn new(max: usize) -> Self {
+        Self { state: Mutex::default(), max }
+    }
+
+    /// The connection that has been idle for the shortest time, if that is short enough.
+    pub(super) fn take(&self, reuse: Reuse) -> Option<Connection> {
+        self.take_at(reuse, Instant::now())
+    }
+
+    fn take_at(&self, reuse: Reuse, now: Instant) -> Option<Connection> {
+        let mut state = self.lock();
+        state.prune(now);
+        let position = state.idle.iter().rposition(|idle| {
+            // Not ready: still writing a request that was answered early, or not yet noticed by
+            // the task that drives it.
+            idle.age(now) < reuse.max_idle() && idle.connection.is_ready()
+        })?;
+        Some(state.idle.remove(position).connection)
+    }
+
+    fn put_at(self: &Arc<Self>, connection: Connection, limit: Duration, now: Instant) {
+        if limit.is_zero() || connection.is_closed() {
+            return;
+        }
+        let mut state = self.lock();
+        state.idle.push(Idle { connection, since: now, limit });
+        if state.idle.len() > self.max {
+            state.idle.remove(0);
+        }
+        if !state.reaping && let Ok(runtime) = Handle::try_current() {
+            state.reaping = true;
+            runtime.spawn(reap(Arc::downgrade(self)));
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.lock().idle.len()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Every change is one push or one removal: a panic leaves nothing half done.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn prune(&mut self, now: Instant) {
+        self.idle.retain(|idle| !idle.connection.is_closed() && idle.age(now) < idle.limit);
+    }
+}
+
+impl Idle {
+    fn age(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.since)
+    }
+}
+
+/// Closes connections that have been idle too long, until there are none.
+async fn reap(pool: Weak<Pool>) {
+    loop {
+        sleep(REAP_EVERY).await;
+        let Some(pool) = pool.upgrade() else {
+            return;
+        };
+        let mut state = pool.lock();
+        state.prune(Instant::now());
+        if state.idle.is_empty() {
+            state.reaping = false;
+            return;
+        }
+    }
+}
+
+/// A connection in use, and where it goes back to. Dropped, it closes.
+pub(super) struct Lease {
+    connection: Connection,
+    pool: Arc<Pool>,
+    limit: Duration,
+}
+
+impl Lease {
+    pub(super) fn new(
+        connection: Connection,
+        pool: &Arc<Pool>,
+        announced: Option<Duration>,
+    ) -> Self {
+        let limit = announced.map_or(LONGEST_IDLE, |announced| {
+            announced.saturating_sub(KEEP_ALIVE_MARGIN).min(LONGEST_IDLE)
+        });
+        Self { connection, pool: Arc::clone(pool), limit }
+    }
+
+    /// The answer was read to its clean end.
+    pub(super) fn give_back(self) {
+        self.pool.put_at(self.connection, self.limit, Instant::now());
+    }
+}
+
+/// `Keep-Alive: timeout=n`, how long the upstream will keep an idle connection (RFC 2068, section
+/// 19.7.1).
+pub(super) fn keep_alive_timeout(headers: &HeaderMap) -> Option<Duration> {
+    let name = HeaderName::from_static("keep-alive");
+    let seconds = headers::members(headers, &name).find_map(|member| {
+        let (parameter, value) = std::str::from_utf8(member).ok()?.split_once('=')?;
+        parameter.trim_ascii().eq_ignore_ascii_case("timeout").then_some(value)?.trim_ascii().parse().ok()
+    })?;
+    Some(Duration::from_secs(seconds))
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+    use hyper::client::conn::http1;
+    use hyper_util::rt::TokioIo;
+    use tokio::io::{DuplexStream, duplex};
+    use tokio::time::timeout;
+
+    use super::*;
+
+    /// A connection that is ready for a request, and the upstream's end of it.
+    async fn connection() -> (Connection, DuplexStream) {
+        let (ours, theirs) = duplex(1024);
+        let (mut connection, driver) =
+            http1::handshake(TokioIo::new(ours)).await.unwrap_or_else(|error| panic!("{error}"));
+        tokio::spawn(driver);
+        assert!(connection.ready().await.is_ok());
+        (connection, theirs)
+    }
+
+    fn pool(max: usize) -> Arc<Pool> {
+        Arc::new(Pool::new(max))
+    }
+
+    #[tokio::test]
+    async fn an_idle_connection_serves_keyed_requests_for_1_s_and_others_for_4_s() {
+        let start = Instant::now();
+        let after = |millis| start + Duration::from_millis(millis);
+        for (reuse, millis, taken) in [
+            (Reuse::Keyed, 999, true),
+            (Reuse::Keyed, 1_000, false),
+            (Reuse::Unkeyed, 3_999, true),
+            (Reuse::Unkeyed, 4_000, false),
+        ] {
+            let pool = pool(8);
+            let (ours, _theirs) = connection().await;
+            pool.put_at(ours, LONGEST_IDLE, start);
+            assert_eq!(pool.take_at(reuse, after(millis)).is_some(), taken, "{reuse:?} {millis}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_connection_too_old_for_a_keyed_request_is_left_for_others() {
+        let pool = pool(8);
+        let (ours, _theirs) = connection().await;
+        let start = Instant::now();
+        pool.put_at(ours, LONGEST_IDLE, start);
+        let later = start + Duration::from_secs(2);
+        assert!(pool.take_at(Reuse::Keyed, later).is_none());
+        assert!(pool.take_at(Reuse::Unkeyed, later).is_some());
+    }
+
+    #[tokio::test]
+    async fn the_upstreams_own_limit_is_kept_with_a_second_to_spare() {
+        for (announced, limit) in [
+            (None, 4),
+            (Some(60), 4),
+            (Some(3), 2),
+            (Some(1), 0),
+            (Some(0), 0),
+        ] {
+            let (ours, _theirs) = connection().await;
+            let lease = Lease::new(ours, &pool(1), announced.map(Duration::from_secs));
+            assert_eq!(lease.limit, Duration::from_secs(limit), "{announced:?}");
+        }
+        let pool = pool(8);
+        let (ours, _theirs) = connection().await;
+        pool.put_at(ours, Duration::ZERO, Instant::now());
+        assert_eq!(pool.len(), 0);
+    }
+
+    #[tokio::test]
+    async fn the_newest_is_taken_first_and_the_oldest_gives_way() {
+        let pool = pool(2);
+        let start = Instant::now();
+        let mut ends = Vec::new();
+        for millis in [0, 10, 20] {
+            let (ours, theirs) = connection().await;
+            ends.push(theirs);
+            pool.put_at(ours, LONGEST_IDLE, start + Duration::from_millis(millis));
+        }
+        assert_eq!(pool.len(), 2);
+        let now = start + Duration::from_millis(1_015);
+        assert!(pool.take_at(Reuse::Keyed, now).is_some(), "the newest is young enough");
+        assert!(pool.take_at(Reuse::Keyed, now).is_none(), "the other is not");
+        assert_eq!(pool.len(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_connection_the_upstream_closed_is_dropped() {
+        let pool = pool(8);
+        let (mut ours, theirs) = connection().await;
+        let closed = async {
+            drop(theirs);
+            // Resolves when the driver has noticed.
+            while ours.ready().await.is_ok() {
+                tokio::task::yield_now().await;
+            }
+        };
+        assert!(timeout(Duration::from_secs(10), closed).await.is_ok());
+        pool.put_at(ours, LONGEST_IDLE, Instant::now());
+        assert_eq!(pool.len(), 0);
+    }
+
+    #[tokio::test]
+    async fn idle_connections_are_closed_without_anybody_asking() {
+        use tokio::io::AsyncReadExt;
+
+        let pool = pool(8);
+        let (ours, mut theirs) = connection().await;
+        let long_ago = Instant::now().checked_sub(LONGEST_IDLE).unwrap_or_else(Instant::now);
+        pool.put_at(ours, LONGEST_IDLE, long_ago);
+        let mut byte = [0];
+        let closed = timeout(Duration::from_secs(10), theirs.read(&mut byte)).await;
+        assert!(matches!(closed, Ok(Ok(0))), "{closed:?}");
+        assert!(!pool.lock().reaping);
+    }
+
+    #[test]
+    fn the_keep_alive_hint_is_read() {
+        for (value, seconds) in [
+            ("timeout=5, max=100", Some(5)),
+            ("max=100,Timeout = 7", Some(7)),
+            ("max=100", None),
+            ("timeout=soon", None),
+            ("timeout=-1", None),
+        ] {
+            let headers = HeaderMap::from_iter([(
+                HeaderName::from_static("keep-alive"),
+                HeaderValue::from_static(value),
+            )]);
+            let read = keep_alive_timeout(&headers);
+            assert_eq!(read, seconds.map(Duration::from_secs), "{value}");
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! A request's head, as it is written to the upstream.
+
+use http::header::{CONTENT_LENGTH, HOST, TRAILER, TRANSFER_ENCODING};
+use http::uri::PathAndQuery;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, Version, request};
+
+use super::body::Framing;
+use super::{NeverSent, OutBody};
+
+/// Puts target, `Host`, version and framing into the form this hop needs.
+pub(super) fn prepare(
+    request: Request<OutBody>,
+    upstream: &str,
+) -> Result<Request<OutBody>, NeverSent> {
+    let (mut head, body) = request.into_parts();
+    let target = origin_form(&head)?;
+    set_host(&mut head, upstream);
+    set_framing(&head.method, &mut head.headers, &body);
+    head.uri = Uri::from(target);
+    head.version = Version::HTTP_11;
+    Ok(Request::from_parts(head, body))
+}
+
+/// Path and query, byte for byte.
+fn origin_form(head: &request::Parts) -> Result<PathAndQuery, NeverSent> {
+    if head.method == Method::CONNECT {
+        return Err(NeverSent::Target);
+    }
+    head.uri.path_and_query().cloned().ok_or(NeverSent::Target)
+}
+
+fn set_host(head: &mut request::Parts, upstream: &str) {
+    let named = head.uri.authority().map(|authority| {
+        let whole = authority.as_str();
+        whole.rsplit_once('@').map_or(whole, |(_, host)| host)
+    });
+    let host = match named {
+        Some(host) => host,
+        None if head.headers.contains_key(HOST) => return,
+        // An HTTP/1.0 client may not send one, and we must.
+        None => upstream,
+    };
+    // An authority's characters are all allowed in a field value.
+    if let Ok(host) = HeaderValue::from_str(host) {
+        head.headers.insert(HOST, host);
+    }
+}
+
+/// Writes the framing that the body really has: hyper believes these fields more than the body.
+fn set_framing(method: &Method, headers: &mut HeaderMap, body: &OutBody) {
+    let had_length = headers.remove(CONTENT_LENGTH).is_some();
+    headers.remove(TRANSFER_ENCODING);
+    match body.framing() {
+        Framing::Length(0) => {
+            headers.remove(TRAILER);
+            // Where content is expected, its absence is said (RFC 9110, section 8.6).
+            let expected = [Method::POST, Method::PUT, Method::PATCH].contains(method);
+            if had_length || expected {
+                headers.insert(CONTENT_LENGTH, HeaderValue::from(0));
+            }
+        }
+        Framing::Length(length) => {
+            headers.remove(TRAILER);
+            headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+        }
+        Framing::Chunked => {
+            headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+            announce_trailers(headers, body);
+        }
+    }
+}
+
+/// Names the trailer fields that are already known: hyper sends no others.
+fn announce_trailers(headers: &mut HeaderMap, body: &OutBody) {
+    let Some(trailers) = body.trailers() else {
+        return;
+    };
+    let names = trailers.keys().map(HeaderName::as_str).collect::<Vec<_>>().join(", ");
+    if let Ok(names) = HeaderValue::from_str(&names) {
+        headers.insert(TRAILER, names);
+    }
+}

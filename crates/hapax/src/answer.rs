@@ -1,0 +1,55 @@
+//! What a caller gets.
+
+use std::time::Duration;
+
+use hapax_core::{Problem, StoreTime, StoredResponse};
+
+/// What a caller gets for an attempt. `T` is the live answer of the closure that executed.
+#[derive(Debug)]
+pub enum Answer<T> {
+    /// This attempt executed; here is the live answer.
+    First {
+        /// What the closure handed back.
+        live: T,
+        /// What became of it.
+        outcome: FirstOutcome,
+    },
+    /// The stored outcome. Authorization comes before it is shown.
+    Replayed {
+        /// What was stored.
+        response: StoredResponse,
+        /// Until when it is replayed.
+        expires: StoreTime,
+    },
+    /// A complete answer that settled nothing: shown, marked as unresolved.
+    Observed {
+        /// What was observed.
+        response: StoredResponse,
+        /// When it is worth asking again.
+        retry_after: Duration,
+    },
+    /// The answer of the attempt that this copy waited for, which freed the key.
+    Shared {
+        /// What that attempt was answered.
+        response: StoredResponse,
+    },
+    /// Anything else.
+    Problem(Problem),
+}
+
+/// What became of the attempt that executed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum FirstOutcome {
+    /// It is stored; retries are answered from it until then.
+    Stored {
+        /// Until when it is replayed.
+        expires: StoreTime,
+    },
+    /// Nothing happened: the key is free for a corrected attempt.
+    Freed,
+    /// It is not known whether it took effect.
+    Unknown {
+        /// When it is worth asking again.
+        retry_after: Duration,
+    },
+}

@@ -1,0 +1,37 @@
+//! A panic in an execution is an unknown outcome, not the end of its task.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::{Pin, pin},
+    task::{Context, Poll},
+};
+
+/// Runs a future to its end or its panic; `None` says that it panicked.
+pub(crate) async fn catch<F: Future>(future: F) -> Option<F::Output> {
+    let mut future = pin!(future);
+    // The future is never polled again after a panic, so its broken state is not observed.
+    std::future::poll_fn(|cx: &mut Context<'_>| poll_caught(future.as_mut(), cx)).await
+}
+
+fn poll_caught<F: Future>(future: Pin<&mut F>, cx: &mut Context<'_>) -> Poll<Option<F::Output>> {
+    match catch_unwind(AssertUnwindSafe(|| future.poll(cx))) {
+        Ok(Poll::Ready(output)) => Poll::Ready(Some(output)),
+        Ok(Poll::Pending) => Poll::Pending,
+        Err(_) => Poll::Ready(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::catch;
+
+    #[tokio::test]
+    async fn a_panic_is_an_answer() {
+        assert_eq!(catch(async { 7 }).await, Some(7));
+        let broken = async {
+            tokio::task::yield_now().await;
+            panic!("on purpose");
+        };
+        assert_eq!(catch(broken).await, None::<()>);
+    }
+}

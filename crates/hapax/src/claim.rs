@@ -1,0 +1,450 @@
+//! From an intent to a claimed record or an answer: claim, decide, wait.
+
+use std::{sync::Arc, time::Duration};
+
+use hapax_core::{
+    Advance, AdvanceReason, Comparison, Decision, DecisionRules, Fingerprint, Found, NewClaim,
+    Owner, OutcomeClass, PinnedPolicy, Problem, ProblemKind, Record, RecordId, decide,
+};
+use hapax_store::{Certainty, Claimed, StoreError};
+use metrics::{counter, gauge};
+use tokio::{
+    sync::{oneshot, watch},
+    time::{Instant, sleep, sleep_until},
+};
+use tracing::warn;
+
+use crate::{
+    Answer, Executed, Execution, Hapax, Intent, Operation,
+    metric_definitions::{DECISIONS, WAITING},
+    waiters::{Freed, Lead},
+};
+
+/// How often a claim is tried again when the record moves under it. Each turn another attempt got
+/// ahead, so running out of turns means that the key is busy.
+const TURNS: usize = 8;
+
+/// How waiters across processes poll.
+const POLL: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(250));
+
+/// One attempt on its way.
+pub(crate) struct Attempting {
+    pub(crate) engine: Hapax,
+    pub(crate) operation: Arc<Operation>,
+    pub(crate) id: RecordId,
+    pub(crate) fingerprint: Fingerprint,
+    pub(crate) intent: Intent,
+}
+
+/// What taking the record came to.
+enum Taken<T> {
+    Ours(Record),
+    Answered(&'static str, Answer<T>),
+}
+
+impl Attempting {
+    /// The whole way of an attempt; answers through the slot, whatever happens.
+    pub(crate) async fn run<T, F, Fut>(self, execute: F, mut slot: ReplySlot<T>)
+    where
+        T: Send + 'static,
+        F: FnOnce(Execution) -> Fut + Send + 'static,
+        Fut: Future<Output = Executed<T>> + Send + 'static,
+    {
+        let record = match self.take(&mut slot).await {
+            Ok(Taken::Ours(record)) => record,
+            Ok(Taken::Answered(decision, answer)) => {
+                self.count(decision);
+                return slot.send(answer);
+            }
+            Err(error) => {
+                self.count("store_unavailable");
+                return slot.send(Answer::Problem(self.store_problem(&error)));
+            }
+        };
+        if !slot.is_open() {
+            // The caller was told that nothing was executed; keep that true.
+            self.count("store_unavailable");
+            return self.undo(&record).await;
+        }
+        let Some(secret) = self.engine.inner.secrets.of(record.secret_version) else {
+            self.count("policy_unknown");
+            self.undo(&record).await;
+            return slot.send(Answer::Problem(policy_unknown()));
+        };
+        self.count("execute");
+        let effect_id = hapax_core::EffectId::new(secret, &record.id, "");
+        let execution = Execution::new(effect_id, record.attempt, record.clean);
+        self.execute_and_settle(record, execution, execute, slot).await;
+    }
+
+    /// Claims the record, or finds out what to answer instead.
+    async fn take<T>(&self, slot: &mut ReplySlot<T>) -> Result<Taken<T>, StoreError> {
+        let store = &self.engine.inner.store;
+        let claim = self.new_claim()?;
+        for _ in 0..TURNS {
+            let claimed = self.insist(slot, || store.claim(claim.clone())).await?;
+            let mut found = match claimed {
+                Claimed::Ours(record) => return Ok(Taken::Ours(record)),
+                Claimed::Theirs(found) => found,
+                Claimed::Gone => continue,
+            };
+            for _ in 0..TURNS {
+                let (decision, rules) = self.decide(&found).await?;
+                match decision {
+                    Decision::Advance(reason) => {
+                        let seen = found.record.seen();
+                        let advance = Advance { seen, reason, claim: claim.clone() };
+                        match self.insist(slot, || store.advance(advance.clone())).await? {
+                            Claimed::Ours(record) => return Ok(Taken::Ours(record)),
+                            Claimed::Theirs(now) => found = now,
+                            Claimed::Gone => break,
+                        }
+                    }
+                    Decision::Doubt => {
+                        let seen = found.record.seen();
+                        match self.insist(slot, || store.doubt(self.id, seen)).await? {
+                            Some(now) => found = Box::new(now),
+                            None => break,
+                        }
+                    }
+                    Decision::InFlight => return Ok(self.wait(slot).await),
+                    decided => {
+                        let (word, answer) = self.answer(decided, *found, &rules);
+                        return Ok(Taken::Answered(word, answer));
+                    }
+                }
+            }
+        }
+        Ok(self.in_flight())
+    }
+
+    fn new_claim(&self) -> Result<NewClaim, StoreError> {
+        let mut random = [0; 16];
+        getrandom::fill(&mut random).map_err(|error| StoreError::Unavailable {
+            reason: format!("no randomness for an owner token: {error}"),
+        })?;
+        Ok(NewClaim {
+            id: self.id,
+            owner: Owner::from_bytes(random),
+            fingerprint: self.fingerprint,
+            policy: self.operation.digest(),
+            lease: self.operation.policy().lease,
+            // Nothing happens between the claim and the send, so one write is both.
+            admitted: true,
+            secret_version: self.engine.inner.secrets.version(),
+        })
+    }
+
+    /// Waits for the attempt under way, as long as the policy says.
+    async fn wait<T>(&self, slot: &mut ReplySlot<T>) -> Taken<T> {
+        let hapax_core::InFlight::Wait(patience) = self.operation.policy().in_flight else {
+            return self.in_flight();
+        };
+        let waiting = gauge!(WAITING);
+        waiting.increment(1);
+        let taken = self.wait_until(Instant::now() + patience, slot).await;
+        waiting.decrement(1);
+        taken
+    }
+
+    async fn wait_until<T>(&self, deadline: Instant, slot: &mut ReplySlot<T>) -> Taken<T> {
+        let mut leader = self.engine.inner.waiters.follow(&self.id);
+        let mut pause = POLL.0;
+        loop {
+            // Woken in process; polled across processes. The first look comes at once, since a
+            // leader may have ended between the claim and here.
+            if let Some(leading) = &mut leader {
+                tokio::select! {
+                    lead = next(leading) => match lead {
+                        Some(Lead::Freed(freed)) => return shared(freed),
+                        _ => leader = None,
+                    },
+                    () = sleep_until(deadline) => return self.in_flight(),
+                    () = slot.closed() => return self.in_flight(),
+                }
+            }
+            // A failing read leaves the wait as it is; its bound ends it.
+            if let Ok(Some(found)) = self.engine.inner.store.find(self.id).await
+                && let Ok((decision, rules)) = self.decide(&found).await
+                && decision != Decision::InFlight
+            {
+                return self.after_waiting(decision, found, &rules);
+            }
+            if Instant::now() + pause >= deadline {
+                return self.in_flight();
+            }
+            tokio::select! {
+                () = sleep(pause) => {}
+                () = slot.closed() => return self.in_flight(),
+            }
+            pause = (pause * 2).min(POLL.1);
+        }
+    }
+
+    /// A copy that waited answers from what it found; it never executes in turn. The next retry
+    /// does, where that is permitted.
+    fn after_waiting<T>(&self, decision: Decision, found: Found, rules: &DecisionRules) -> Taken<T> {
+        let decision = match decision {
+            Decision::Advance(AdvanceReason::Resend { .. }) => Decision::Hold,
+            // Nothing final is said from a read that may be stale.
+            decided if decided.needs_authority() => Decision::InFlight,
+            decided => decided,
+        };
+        let (word, answer) = self.answer(decision, found, rules);
+        Taken::Answered(word, answer)
+    }
+
+    /// The decision on a record, by the policy it was admitted under and the present one.
+    pub(crate) async fn decide(
+        &self,
+        found: &Found,
+    ) -> Result<(Decision, DecisionRules), StoreError> {
+        let record = &found.record;
+        let present = self.operation.pinned();
+        let pinned = self.engine.pinned_policy(record.policy).await?;
+        let rules = DecisionRules::stricter(pinned.as_deref().unwrap_or(present), present);
+        let compared = self.compare(&record.fingerprint, pinned.as_deref());
+        Ok((decide(record, compared, found.now, &rules), rules))
+    }
+
+    /// Compares intents under the version that the record's was stored with.
+    fn compare(&self, stored: &Fingerprint, pinned: Option<&PinnedPolicy>) -> Comparison {
+        let Some(pinned) = pinned else {
+            return Comparison::UnknownVersion;
+        };
+        let same = |fingerprint: &Fingerprint| {
+            if fingerprint == stored { Comparison::Same } else { Comparison::Different }
+        };
+        if stored.version() == *self.operation.fingerprint_version() {
+            return same(&self.fingerprint);
+        }
+        if stored.version() != pinned.fingerprint.version() {
+            return Comparison::UnknownVersion;
+        }
+        match self.intent.fingerprint(self.operation.name(), &pinned.fingerprint) {
+            Ok(fingerprint) => same(&fingerprint),
+            // Under the rules it was stored with, this body is no intent at all.
+            Err(_) => Comparison::Different,
+        }
+    }
+
+    /// The answer to a decision that executes nothing, and its word in the metrics.
+    pub(crate) fn answer<T>(
+        &self,
+        decision: Decision,
+        found: Found,
+        rules: &DecisionRules,
+    ) -> (&'static str, Answer<T>) {
+        let Found { record, response, now } = found;
+        let problem = |kind, detail: &'static str| Answer::Problem(Problem::new(kind, detail));
+        match (decision, response) {
+            (Decision::Replay, Some(response)) => {
+                let expires = record.ending.map_or(now, |ending| ending.until.outcome);
+                ("replay", Answer::Replayed { response, expires })
+            }
+            (Decision::Replay | Decision::NotKept, _) => (
+                "not_kept",
+                problem(
+                    ProblemKind::OutcomeNotKept,
+                    "The operation was settled, but its response was not kept. It is not executed \
+                     again.",
+                ),
+            ),
+            (Decision::KeyReused, _) => (
+                "key_reused",
+                problem(
+                    ProblemKind::KeyReused,
+                    "This key was first used for another request. Send the same request again, \
+                     or use a new key for a new intent.",
+                ),
+            ),
+            (Decision::KeyExpired(class), _) => ("key_expired", problem(
+                ProblemKind::KeyExpired,
+                match class {
+                    Some(OutcomeClass::Succeeded) => {
+                        "The operation succeeded; its response is no longer kept. It is not \
+                         executed again under this key."
+                    }
+                    Some(OutcomeClass::FailedTerminal) => {
+                        "The operation failed; its response is no longer kept. It is not executed \
+                         again under this key."
+                    }
+                    None => "This key is no longer valid. It is not executed again.",
+                },
+            )),
+            (Decision::PolicyUnknown, _) => {
+                ("policy_unknown", Answer::Problem(policy_unknown()))
+            }
+            (Decision::Hold, response) => self.unknown(&record, response, rules, now),
+            // These execute or wait, and are not answers.
+            (Decision::Advance(_) | Decision::Doubt | Decision::InFlight, _) => {
+                ("in_flight", Answer::Problem(self.in_flight_problem()))
+            }
+        }
+    }
+
+    /// The answer for an outcome that nobody knows: the observed response if there is one.
+    pub(crate) fn unknown<T>(
+        &self,
+        record: &Record,
+        observed: Option<hapax_core::StoredResponse>,
+        rules: &DecisionRules,
+        now: hapax_core::StoreTime,
+    ) -> (&'static str, Answer<T>) {
+        let resend = rules.resend_before(record).is_some_and(|before| now < before);
+        let problem = self.unknown_problem(resend);
+        match (observed, problem.retry_after) {
+            (Some(response), Some(retry_after)) => {
+                ("observed", Answer::Observed { response, retry_after })
+            }
+            _ => ("hold", Answer::Problem(problem)),
+        }
+    }
+
+    /// `outcome-unknown`; with `resend` the next retry executes, so ordinary clients are to retry.
+    pub(crate) fn unknown_problem(&self, resend: bool) -> Problem {
+        let options = &self.engine.inner.options;
+        if resend {
+            return Problem::new(
+                ProblemKind::OutcomeUnknown,
+                "The operation may have taken effect. Send the same request with the same key \
+                 again: it continues under the same identity downstream.",
+            )
+            .with_status(503)
+            .retry_after(options.retry_in_flight);
+        }
+        Problem::new(
+            ProblemKind::OutcomeUnknown,
+            "The operation may have taken effect and its outcome is not known. It is not executed \
+             again. Ask again with the same key; do not send it under a new one.",
+        )
+        .retry_after(options.retry_held)
+    }
+
+    fn in_flight<T>(&self) -> Taken<T> {
+        Taken::Answered("in_flight", Answer::Problem(self.in_flight_problem()))
+    }
+
+    fn in_flight_problem(&self) -> Problem {
+        Problem::new(
+            ProblemKind::InFlight,
+            "A request with this key is being executed. Ask again with the same key.",
+        )
+        .retry_after(self.engine.inner.options.retry_in_flight)
+    }
+
+    pub(crate) fn store_problem(&self, error: &StoreError) -> Problem {
+        let (kind, detail) = match error {
+            StoreError::Regressed { .. } => (
+                ProblemKind::StoreRegressed,
+                "Nothing was executed: the store has lost history and an operator has to look at \
+                 it.",
+            ),
+            _ => (
+                ProblemKind::StoreUnavailable,
+                "Nothing was executed: the store of operations is not available. Send the same \
+                 request with the same key again.",
+            ),
+        };
+        Problem::new(kind, detail).retry_after(self.engine.inner.options.retry_in_flight)
+    }
+
+    fn count(&self, decision: &'static str) {
+        let operation = self.operation.name().as_str().to_owned();
+        counter!(DECISIONS, "operation" => operation, "decision" => decision).increment(1);
+    }
+
+    /// Issues a claim until it is known what it came to.
+    ///
+    /// The caller waits for the store's timeout at most and is then told that nothing was
+    /// executed; the write goes on, and what it may still claim is undone by [`Self::run`].
+    async fn insist<'a, T, R>(
+        &'a self,
+        slot: &mut ReplySlot<T>,
+        write: impl Fn() -> hapax_store::Reply<'a, R>,
+    ) -> Result<R, StoreError> {
+        let inner = &self.engine.inner;
+        let deadline = Instant::now() + inner.options.store_timeout;
+        let mut pause = Duration::from_millis(20);
+        loop {
+            let mut writing = write();
+            let written = loop {
+                tokio::select! {
+                    written = &mut writing => break written,
+                    () = sleep_until(deadline), if slot.is_open() => {
+                        let late = StoreError::Unavailable { reason: "timeout".to_owned() };
+                        slot.send(Answer::Problem(self.store_problem(&late)));
+                    }
+                }
+            };
+            match written {
+                Err(error) if error.certainty() == Certainty::MayBeWritten => {
+                    warn!(%error, "a claim's answer was lost; issuing it again");
+                    if inner.abandon.is_cancelled() {
+                        return Err(error);
+                    }
+                    sleep(pause).await;
+                    pause = (pause * 2).min(Duration::from_secs(1));
+                }
+                written => return written,
+            }
+        }
+    }
+}
+
+fn policy_unknown() -> Problem {
+    Problem::new(
+        ProblemKind::PolicyUnknown,
+        "Nothing was executed: this key was first used under a policy that this instance does not \
+         know. Send the same request again; another instance may know it.",
+    )
+    .retry_after(Duration::from_secs(1))
+}
+
+fn shared<T>(freed: Freed) -> Taken<T> {
+    let answer = match freed {
+        Freed::Response(response) => Answer::Shared { response },
+        Freed::Problem(problem) => Answer::Problem(problem),
+    };
+    Taken::Answered("shared", answer)
+}
+
+/// The next standing of a leading attempt; `None` when it is gone without a word.
+async fn next(leading: &mut watch::Receiver<Lead>) -> Option<Lead> {
+    leading.changed().await.ok()?;
+    Some(leading.borrow_and_update().clone())
+}
+
+/// Where the answer goes: once, to a caller that may have hung up.
+pub(crate) struct ReplySlot<T>(Option<oneshot::Sender<Answer<T>>>);
+
+impl<T> ReplySlot<T> {
+    pub(crate) const fn new(sender: oneshot::Sender<Answer<T>>) -> Self {
+        Self(Some(sender))
+    }
+
+    /// A slot whose caller needs no answer.
+    pub(crate) const fn answered() -> Self {
+        Self(None)
+    }
+
+    /// Answers the caller; only the first answer counts.
+    pub(crate) fn send(&mut self, answer: Answer<T>) {
+        if let Some(sender) = self.0.take() {
+            // A caller that hung up gets its answer by its retry.
+            let _ = sender.send(answer);
+        }
+    }
+
+    /// Whether nothing was answered yet.
+    pub(crate) const fn is_open(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Ends when nobody waits for the answer any more.
+    async fn closed(&mut self) {
+        if let Some(sender) = &mut self.0 {
+            sender.closed().await;
+        }
+    }
+}

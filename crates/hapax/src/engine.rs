@@ -1,0 +1,247 @@
+//! The engine: what it holds, and how it starts and stops.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use hapax_core::{
+    EffectSecret, Fingerprint, OperationPolicy, PinnedPolicy, PolicyDigest, Problem, ProblemKind,
+    RecordId,
+};
+use hapax_store::{SecretPin, Store, StoreError};
+use parking_lot::RwLock;
+use thiserror::Error;
+use tokio::sync::oneshot;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tracing::{Instrument, warn};
+
+use crate::{
+    Answer, Executed, Execution, Intent, Operation,
+    claim::{Attempting, ReplySlot},
+    waiters::Waiters,
+};
+
+/// The engine. Cheap to clone; all clones are one.
+#[derive(Clone)]
+pub struct Hapax {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) secrets: Secrets,
+    pub(crate) options: Options,
+    pub(crate) waiters: Arc<Waiters>,
+    pub(crate) tracker: TaskTracker,
+    /// Cancelled when no new attempt is accepted.
+    pub(crate) draining: CancellationToken,
+    /// Cancelled when the drain is over: what still executes becomes uncertain.
+    pub(crate) abandon: CancellationToken,
+    policies: RwLock<HashMap<PolicyDigest, Arc<PinnedPolicy>>>,
+}
+
+/// The engine's times.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// How long a caller waits for one answer of the store before it is told
+    /// `store-unavailable` or `outcome-unknown`. Default 2 s.
+    pub store_timeout: Duration,
+    /// `Retry-After` on in-flight answers. Default 1 s.
+    pub retry_in_flight: Duration,
+    /// `Retry-After` on held unknown outcomes. Default 60 s.
+    pub retry_held: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            store_timeout: Duration::from_secs(2),
+            retry_in_flight: Duration::from_secs(1),
+            retry_held: Duration::from_secs(60),
+        }
+    }
+}
+
+/// The effect secrets: the one in use, and the older versions that records still name.
+#[derive(Clone, Debug)]
+pub struct Secrets {
+    version: u32,
+    by_version: HashMap<u32, EffectSecret>,
+}
+
+impl Secrets {
+    /// A single secret, version 1.
+    pub fn single(secret: EffectSecret) -> Self {
+        Self { version: 1, by_version: HashMap::from([(1, secret)]) }
+    }
+
+    /// The version that new records use.
+    pub const fn version(&self) -> u32 {
+        self.version
+    }
+
+    /// The secret of a version.
+    pub fn of(&self, version: u32) -> Option<&EffectSecret> {
+        self.by_version.get(&version)
+    }
+
+    /// Compares every secret with the store's fingerprints, and stores those that are new.
+    ///
+    /// # Errors
+    /// [`SecretsError`] when the store knows another secret under a version: effect ids made with
+    /// this one would be new to every downstream.
+    pub async fn pin(&self, store: &dyn Store) -> Result<(), SecretsError> {
+        for (version, secret) in &self.by_version {
+            if store.pin_secret(*version, secret.fingerprint()).await? == SecretPin::Different {
+                return Err(SecretsError::Different { version: *version });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Why the effect secrets cannot be used with this store.
+#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[non_exhaustive]
+pub enum SecretsError {
+    /// The store's effect ids were made with another secret.
+    #[error(
+        "the store's effect ids were made with another effect secret (version {version}); start \
+         with the one that was used before: with a new one every upstream would see new operations"
+    )]
+    Different {
+        /// The version that differs.
+        version: u32,
+    },
+    /// The store could not be asked.
+    #[error("the effect secret could not be compared with the store's")]
+    Store(#[from] StoreError),
+}
+
+impl Hapax {
+    /// An engine on a store. The secrets must be [pinned](Secrets::pin) first.
+    pub fn new(store: Arc<dyn Store>, secrets: Secrets, options: Options) -> Self {
+        let inner = Inner {
+            store,
+            secrets,
+            options,
+            waiters: Arc::default(),
+            tracker: TaskTracker::new(),
+            draining: CancellationToken::new(),
+            abandon: CancellationToken::new(),
+            policies: RwLock::default(),
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// Registers an operation: its policy's text is stored before its digest is first used.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the store cannot take the text.
+    pub async fn operation(&self, policy: OperationPolicy) -> Result<Arc<Operation>, StoreError> {
+        let operation = Operation::new(policy);
+        let pinned = operation.pinned();
+        self.inner
+            .store
+            .remember_policy(operation.digest(), operation.name().clone(), pinned.text())
+            .await?;
+        self.inner.policies.write().insert(operation.digest(), Arc::new(pinned.clone()));
+        Ok(Arc::new(operation))
+    }
+
+    /// The store, for looking at records and for readiness.
+    pub fn store(&self) -> &dyn Store {
+        &*self.inner.store
+    }
+
+    /// Whether new attempts are refused because the engine is shutting down.
+    pub fn is_draining(&self) -> bool {
+        self.inner.draining.is_cancelled()
+    }
+
+    /// Answers one attempt: claims, decides, executes if nobody did, settles.
+    ///
+    /// Claiming, executing and settling run in a tracked task: dropping this future, because the
+    /// caller hung up, changes nothing of them. `execute` is called at most once, after the record
+    /// is claimed and admitted; if it panics or outlives the operation's timeout, the outcome is
+    /// unknown. An answer that says the effect happened is given only after that is durable.
+    pub async fn run<T, F, Fut>(
+        &self,
+        operation: &Arc<Operation>,
+        id: RecordId,
+        fingerprint: Fingerprint,
+        intent: Intent,
+        execute: F,
+    ) -> Answer<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(Execution) -> Fut + Send + 'static,
+        Fut: Future<Output = Executed<T>> + Send + 'static,
+    {
+        let engine = self.clone();
+        let operation = operation.clone();
+        // The token is taken before the check, so that a shutdown that begins in between waits.
+        let token = self.inner.tracker.token();
+        if self.is_draining() {
+            return Answer::Problem(draining());
+        }
+        let (slot, answer) = oneshot::channel();
+        let slot = ReplySlot::new(slot);
+        let attempting = Attempting { engine, operation, id, fingerprint, intent };
+        let task = async move {
+            attempting.run(execute, slot).await;
+            drop(token);
+        };
+        tokio::spawn(task.in_current_span());
+        // The task answers on every path; if it ever did not, nothing is known.
+        answer.await.unwrap_or_else(|_| Answer::Problem(unknown_after_fault()))
+    }
+
+    /// Stops: refuses new attempts, waits for executions up to `bound`, then makes what is left
+    /// uncertain and waits for that to be stored, up to the store's timeout. Returns how many
+    /// tasks did not end even then.
+    pub async fn shutdown(&self, bound: Duration) -> usize {
+        let inner = &self.inner;
+        inner.draining.cancel();
+        inner.tracker.close();
+        if tokio::time::timeout(bound, inner.tracker.wait()).await.is_err() {
+            warn!(left = inner.tracker.len(), "drain is over; what still executes is uncertain");
+            inner.abandon.cancel();
+            let grace = inner.options.store_timeout.saturating_mul(2);
+            let _ = tokio::time::timeout(grace, inner.tracker.wait()).await;
+        }
+        inner.abandon.cancel();
+        inner.tracker.len()
+    }
+
+    /// The policy behind a digest: known here, or read from the store once. `None` when it is
+    /// absent or of a version that this node does not know.
+    pub(crate) async fn pinned_policy(
+        &self,
+        digest: PolicyDigest,
+    ) -> Result<Option<Arc<PinnedPolicy>>, StoreError> {
+        if let Some(known) = self.inner.policies.read().get(&digest) {
+            return Ok(Some(known.clone()));
+        }
+        let text = self.inner.store.policy(digest).await?;
+        let parsed = text.as_deref().and_then(PinnedPolicy::parse).map(Arc::new);
+        if let Some(policy) = &parsed {
+            self.inner.policies.write().insert(digest, policy.clone());
+        }
+        Ok(parsed)
+    }
+}
+
+fn draining() -> Problem {
+    Problem::new(
+        ProblemKind::Draining,
+        "This instance is shutting down and executed nothing. Send the same request again.",
+    )
+    .retry_after(Duration::from_secs(1))
+}
+
+fn unknown_after_fault() -> Problem {
+    Problem::new(
+        ProblemKind::OutcomeUnknown,
+        "The operation may have taken effect. Ask again with the same key.",
+    )
+    .retry_after(Duration::from_secs(60))
+}

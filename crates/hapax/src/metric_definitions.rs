@@ -1,0 +1,42 @@
+//! Every metric of the engine, in one place. Labels are bounded: operation names come from the
+//! configuration, the other values from closed sets; no key, scope or body reaches a signal.
+
+use metrics::{Unit, describe_counter, describe_gauge, describe_histogram};
+
+/// What attempts got, by `operation` and `decision`.
+pub const DECISIONS: &str = "hapax_decisions_total";
+/// How executions ended, by `operation` and `result`.
+pub const EXECUTIONS: &str = "hapax_executions_total";
+/// How long executions took, by `operation`.
+pub const EXECUTION_SECONDS: &str = "hapax_execution_seconds";
+/// Executions under way now.
+pub const EXECUTING: &str = "hapax_executing";
+/// Attempts that wait for another's answer now.
+pub const WAITING: &str = "hapax_waiting";
+/// Settles that had to be issued again because the store failed.
+pub const SETTLE_RETRIES: &str = "hapax_settle_retries_total";
+/// Owners that found their record taken over when they settled.
+pub const FENCED: &str = "hapax_fenced_total";
+/// First attempts that the downstream answered as a replay: somebody used this identity before.
+pub const DOWNSTREAM_REPLAYS: &str = "hapax_downstream_replays_total";
+/// Records that were gone when their owner settled: the store lost history.
+pub const RECORDS_MISSING: &str = "hapax_records_missing_total";
+/// Bodies dropped after their retention.
+pub const SWEPT_BODIES: &str = "hapax_swept_bodies_total";
+/// Records purged after their tombstone's retention.
+pub const SWEPT_RECORDS: &str = "hapax_swept_records_total";
+
+/// Describes every metric to the installed recorder.
+pub fn describe() {
+    describe_counter!(DECISIONS, "What attempts got, by operation and decision");
+    describe_counter!(EXECUTIONS, "How executions ended, by operation and result");
+    describe_histogram!(EXECUTION_SECONDS, Unit::Seconds, "How long executions took");
+    describe_gauge!(EXECUTING, "Executions under way");
+    describe_gauge!(WAITING, "Attempts waiting for another's answer");
+    describe_counter!(SETTLE_RETRIES, "Settles issued again because the store failed");
+    describe_counter!(FENCED, "Owners that found their record taken over");
+    describe_counter!(DOWNSTREAM_REPLAYS, "First attempts answered as a replay downstream");
+    describe_counter!(RECORDS_MISSING, "Records gone at their settle: the store lost history");
+    describe_counter!(SWEPT_BODIES, "Bodies dropped after their retention");
+    describe_counter!(SWEPT_RECORDS, "Records purged after their tombstone");
+}

@@ -1,0 +1,4 @@
+//! A store in memory.
+/// placeholder
+#[derive(Debug)]
+pub struct MemoryStore;

@@ -1,0 +1,2 @@
+//! hapax
+fn main() {}
