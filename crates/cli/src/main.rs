@@ -1,2 +1,66 @@
-//! hapax
-fn main() {}
+//! The one binary of hapax.
+#![forbid(unsafe_code)]
+
+mod effect_secret;
+mod failure;
+mod records;
+mod serve;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use tracing_subscriber::EnvFilter;
+
+use crate::failure::Failure;
+
+/// Retry any API call: it takes effect once, or tells you that it does not know.
+#[derive(Debug, Parser)]
+#[command(name = "hapax", version, max_term_width = 100)]
+struct Hapax {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the gateway in front of a service.
+    Serve(Box<serve::Serve>),
+    /// Look at records.
+    #[command(subcommand)]
+    Records(records::Records),
+}
+
+fn main() -> ExitCode {
+    let Hapax { command } = Hapax::parse();
+    log();
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return fail(&Failure::start(format!("no threads to run on: {error}"))),
+    };
+    let ended = runtime.block_on(async {
+        match command {
+            Command::Serve(args) => serve::run(*args).await,
+            Command::Records(command) => records::run(command).await,
+        }
+    });
+    // What still runs was given its time; a store thread in a stuck system call must not keep us.
+    runtime.shutdown_background();
+    ended.unwrap_or_else(|failure| fail(&failure))
+}
+
+fn fail(failure: &Failure) -> ExitCode {
+    eprintln!("hapax: {}", failure.message);
+    ExitCode::from(failure.code)
+}
+
+/// Logs go to standard error; `HAPAX_LOG` says how much, as in `HAPAX_LOG=debug`.
+fn log() {
+    let filter = EnvFilter::try_from_env("HAPAX_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    let terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
+    let colour = terminal && std::env::var_os("NO_COLOR").is_none();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(colour)
+        .init();
+}

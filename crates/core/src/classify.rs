@@ -104,7 +104,20 @@ enum ByStatus {
 fn by_status(status: u16) -> ByStatus {
     match status {
         200..=299 | 301..=303 => ByStatus::Applied,
-        307 | 308 | 400 | 401 | 405 | 411 | 413..=415 | 417 | 421 | 422 | 425 | 426 | 428 | 429
+        307
+        | 308
+        | 400
+        | 401
+        | 405
+        | 411
+        | 413..=415
+        | 417
+        | 421
+        | 422
+        | 425
+        | 426
+        | 428
+        | 429
         | 431 => ByStatus::NotApplied,
         402 | 403 | 404 | 409 | 410 | 412 | 451 => ByStatus::Terminal,
         // 406, 408, 416, 418, 424, every 5xx, other 3xx and whatever nobody has defined.
@@ -184,7 +197,8 @@ mod tests {
 
     #[test]
     fn an_answer_settled_by_its_head_is_success_or_uncertain() {
-        let head = |status, said| AnswerFacts { complete: false, by_head: true, said, ..complete(status) };
+        let head =
+            |status, said| AnswerFacts { complete: false, by_head: true, said, ..complete(status) };
         assert_eq!(classify(head(200, None)), SUCCEEDED);
         assert_eq!(classify(head(302, None)), HIDDEN);
         assert_eq!(classify(head(400, None)), HIDDEN);

@@ -94,8 +94,7 @@ impl Default for FingerprintRules {
     /// The whole body by its media type, and the headers that make a request conditional
     /// (RFC 9110, section 13.1).
     fn default() -> Self {
-        let conditional =
-            ["if-match", "if-modified-since", "if-none-match", "if-unmodified-since"];
+        let conditional = ["if-match", "if-modified-since", "if-none-match", "if-unmodified-since"];
         Self {
             body: None,
             include: Vec::new(),
@@ -121,7 +120,7 @@ pub struct IntentParts<'a> {
     /// 6.2.2); `+`, `%20` and `%2B` stay different, because servers disagree about them.
     pub query: Option<&'a str>,
     /// The value of `Content-Type`; `None` when there is none. Its case and spacing do not count,
-    /// and neither does `charset=utf-8`; any other parameter does.
+    /// and neither does `charset=utf-8` for JSON and forms; any other parameter does.
     pub media_type: Option<&'a [u8]>,
     /// All headers of the request, in order.
     pub headers: &'a [(&'a str, &'a [u8])],
@@ -154,9 +153,10 @@ impl Fingerprinter {
     /// body is none of these: it is an intent of its own.
     pub fn fingerprint(&self, intent: &IntentParts<'_>) -> Result<Fingerprint, BodyInvalid> {
         let media_type = intent.media_type.map(MediaType::read);
-        let form = self.rules.body.unwrap_or_else(|| {
-            media_type.as_ref().map_or(BodyForm::Raw, MediaType::natural_form)
-        });
+        let form = self
+            .rules
+            .body
+            .unwrap_or_else(|| media_type.as_ref().map_or(BodyForm::Raw, MediaType::natural_form));
 
         let mut parts = Components::new();
         parts.push(&self.version.to_bytes());
@@ -355,6 +355,12 @@ impl Components {
     fn digest(self) -> [u8; 32] {
         self.hash.finalize().into()
     }
+}
+
+/// Appends a part behind its length, so that neighbours cannot flow into each other.
+pub(crate) fn push_sized(part: &[u8], out: &mut Vec<u8>) {
+    out.extend((part.len() as u64).to_be_bytes());
+    out.extend_from_slice(part);
 }
 
 /// The frozen number of a body form.

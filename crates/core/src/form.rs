@@ -9,13 +9,16 @@
 //! - bytes that are no UTF-8, which are not replaced by U+FFFD;
 //! - the order of fields that a server may gather into one value: see [`gathered_name`].
 
-use crate::percent;
+use crate::{fingerprint::push_sized, percent};
 
 /// Appends the canonical form of a body. Every byte sequence has one, and bodies of different
 /// meaning have different ones.
 pub(crate) fn canonical(body: &[u8], out: &mut Vec<u8>) {
-    let mut fields: Vec<Field> =
-        body.split(|&byte| byte == b'&').filter(|text| !text.is_empty()).map(Field::parse).collect();
+    let mut fields: Vec<Field> = body
+        .split(|&byte| byte == b'&')
+        .filter(|text| !text.is_empty())
+        .map(Field::parse)
+        .collect();
     fields.sort_by(|a, b| gathered_name(&a.name).cmp(gathered_name(&b.name)));
     for Field { name, value } in fields {
         push_sized(&name, out);
@@ -73,11 +76,6 @@ fn decode(mut text: &[u8]) -> Vec<u8> {
         }
     }
     out
-}
-
-fn push_sized(part: &[u8], out: &mut Vec<u8>) {
-    out.extend((part.len() as u64).to_be_bytes());
-    out.extend_from_slice(part);
 }
 
 #[cfg(test)]
@@ -155,7 +153,8 @@ mod tests {
                 let bytes = text.as_bytes();
                 let (mut at, mut out) = (0, Vec::new());
                 while at < bytes.len() {
-                    let pair = text.get(at + 1..at + 3).and_then(|p| u8::from_str_radix(p, 16).ok());
+                    let pair = text.get(at + 1..at + 3);
+                    let pair = pair.and_then(|pair| u8::from_str_radix(pair, 16).ok());
                     match (bytes[at], pair) {
                         (b'%', Some(byte)) if !text[at + 1..].starts_with('+') => {
                             out.push((false, byte));

@@ -308,7 +308,10 @@ mod tests {
         let v7 = id(&one, "pay", "018f3a5c-1b2d-7000-8000-000000000001");
         assert_eq!(v7.as_bytes()[..6], [0x01, 0x8f, 0x3a, 0x5c, 0x1b, 0x2d]);
         let ulid = id(&one, "pay", "01ARZ3NDEKTSV4RRFFQ69G5FAV");
-        assert_eq!(u64::from_be_bytes([&[0, 0], &ulid.as_bytes()[..6]].concat().try_into().expect("8")), 1_469_922_850_259);
+        assert_eq!(
+            u64::from_be_bytes([&[0, 0], &ulid.as_bytes()[..6]].concat().try_into().expect("8")),
+            1_469_922_850_259
+        );
         let v4 = id(&one, "pay", "8e03978e-40d5-43e8-bc93-6894a57f9324");
         assert_ne!(v4.as_bytes()[..6], [0x8e, 0x03, 0x97, 0x8e, 0x40, 0xd5]);
         // 'Z' needs five bits where a ULID has three: no ULID, no time.

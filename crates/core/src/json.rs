@@ -178,4 +178,4 @@ fn utf16_order(a: &str, b: &str) -> Ordering {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

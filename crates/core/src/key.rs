@@ -227,7 +227,8 @@ pub enum KeyError {
     WebToken,
     /// It holds a credential of a known format.
     #[error(
-        "the key holds what looks like a secret; revoke the secret and send a random UUID as the key"
+        "the key holds what looks like a secret; revoke the secret and send a random UUID as the \
+         key"
     )]
     Secret,
 }

@@ -66,11 +66,7 @@ pub struct KeyRules {
 
 impl Default for KeyRules {
     fn default() -> Self {
-        Self {
-            required: false,
-            header: "idempotency-key".to_owned(),
-            policy: KeyPolicy::default(),
-        }
+        Self { required: false, header: "idempotency-key".to_owned(), policy: KeyPolicy::default() }
     }
 }
 
@@ -364,7 +360,8 @@ mod tests {
     #[test]
     fn each_inconsistency_is_named() {
         const HOUR: Duration = Duration::from_secs(3600);
-        let cases: [(fn(&mut OperationPolicy), PolicyError); 7] = [
+        type Change = fn(&mut OperationPolicy);
+        let cases: [(Change, PolicyError); 7] = [
             (|p| p.on_unknown = OnUnknown::Resend, PolicyError::ResendWithoutCollapse),
             (
                 |p| {

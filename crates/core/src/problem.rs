@@ -175,7 +175,7 @@ impl Problem {
 
     /// The seconds of `Retry-After`.
     pub fn retry_after_seconds(&self) -> Option<u64> {
-        let whole = |d: Duration| d.as_secs() + u64::from(d.subsec_nanos() > 0);
+        let whole = |d: Duration| d.as_secs().saturating_add(u64::from(d.subsec_nanos() > 0));
         self.retry_after.map(|after| whole(after).max(1))
     }
 
@@ -210,7 +210,8 @@ mod tests {
     #[test]
     fn every_kind_has_its_page() {
         for kind in ProblemKind::ALL {
-            let page = format!("{}/../../docs/problems/{}.md", env!("CARGO_MANIFEST_DIR"), kind.name());
+            let page =
+                format!("{}/../../docs/problems/{}.md", env!("CARGO_MANIFEST_DIR"), kind.name());
             let text = std::fs::read_to_string(&page).unwrap_or_default();
             assert!(text.contains(&kind.type_uri()), "docs/problems/{}.md", kind.name());
             assert!(text.contains(&kind.status().to_string()), "{}: status", kind.name());
@@ -219,7 +220,8 @@ mod tests {
 
     #[test]
     fn retry_after_is_whole_seconds_and_never_zero() {
-        let after = |d| Problem::new(ProblemKind::InFlight, "").retry_after(d).retry_after_seconds();
+        let after =
+            |d| Problem::new(ProblemKind::InFlight, "").retry_after(d).retry_after_seconds();
         assert_eq!(after(Duration::ZERO), Some(1));
         assert_eq!(after(Duration::from_millis(1001)), Some(2));
         assert_eq!(after(Duration::MAX), Some(u64::MAX));

@@ -408,7 +408,8 @@ impl Record {
             return Err(IllegalTransition { state, event }.into());
         }
         // A new intent may take over only where nothing can have happened under the old one.
-        if !same_intent && !(state == State::Released && self.clean) {
+        let takes_new_intents = state == State::Released && self.clean;
+        if !same_intent && !takes_new_intents {
             return Err(WriteRefused::Fenced);
         }
         let mut next = state.on(event)?;

@@ -8,7 +8,9 @@ use serde::{Deserialize, Serialize};
 ///
 /// Leases and retention are judged by this clock alone; a node's own clock never decides
 /// (`protocol.md` 12, 23). Arithmetic saturates, so no configured duration can overflow it.
-#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize, Deserialize,
+)]
 pub struct StoreTime(i64);
 
 impl StoreTime {

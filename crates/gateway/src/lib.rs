@@ -1,1 +1,23 @@
-//! hapax
+//! The gateway of hapax: correct `Idempotency-Key` behaviour in front of any HTTP service.
+//!
+//! [`Gateway`] answers requests by a [`config::Config`]: keyed operations go through the engine
+//! ([`hapax::Hapax`]), everything else streams through. [`server::serve`] listens, [`upstream`]
+//! talks to the service and knows exactly what was never sent, [`Operator`] answers operators.
+#![forbid(unsafe_code)]
+
+mod answers;
+pub mod body;
+pub mod config;
+mod gateway;
+pub mod headers;
+mod keyed;
+pub mod metric_definitions;
+mod observe;
+mod operator;
+mod passthrough;
+pub mod server;
+pub mod upstream;
+
+pub use answers::AnswerBody;
+pub use gateway::{Gateway, GatewayError};
+pub use operator::Operator;

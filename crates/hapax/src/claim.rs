@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use hapax_core::{
     Advance, AdvanceReason, Comparison, Decision, DecisionRules, Fingerprint, Found, NewClaim,
-    Owner, OutcomeClass, PinnedPolicy, Problem, ProblemKind, Record, RecordId, decide,
+    OutcomeClass, Owner, PinnedPolicy, Problem, ProblemKind, Record, RecordId, decide,
 };
 use hapax_store::{Certainty, Claimed, StoreError};
 use metrics::{counter, gauge};
@@ -103,7 +103,7 @@ impl Attempting {
                     Decision::Doubt => {
                         let seen = found.record.seen();
                         match self.insist(slot, || store.doubt(self.id, seen)).await? {
-                            Some(now) => found = Box::new(now),
+                            Some(now) => *found = now,
                             None => break,
                         }
                     }
@@ -183,7 +183,12 @@ impl Attempting {
 
     /// A copy that waited answers from what it found; it never executes in turn. The next retry
     /// does, where that is permitted.
-    fn after_waiting<T>(&self, decision: Decision, found: Found, rules: &DecisionRules) -> Taken<T> {
+    fn after_waiting<T>(
+        &self,
+        decision: Decision,
+        found: Found,
+        rules: &DecisionRules,
+    ) -> Taken<T> {
         let decision = match decision {
             Decision::Advance(AdvanceReason::Resend { .. }) => Decision::Hold,
             // Nothing final is said from a read that may be stale.
@@ -215,13 +220,14 @@ impl Attempting {
         let same = |fingerprint: &Fingerprint| {
             if fingerprint == stored { Comparison::Same } else { Comparison::Different }
         };
-        if stored.version() == *self.operation.fingerprint_version() {
+        if stored.version() == self.operation.fingerprinter().version() {
             return same(&self.fingerprint);
         }
-        if stored.version() != pinned.fingerprint.version() {
+        let pinned = pinned.fingerprint.prepare();
+        if stored.version() != pinned.version() {
             return Comparison::UnknownVersion;
         }
-        match self.intent.fingerprint(self.operation.name(), &pinned.fingerprint) {
+        match self.intent.fingerprint(self.operation.name(), &pinned) {
             Ok(fingerprint) => same(&fingerprint),
             // Under the rules it was stored with, this body is no intent at all.
             Err(_) => Comparison::Different,
@@ -258,23 +264,24 @@ impl Attempting {
                      or use a new key for a new intent.",
                 ),
             ),
-            (Decision::KeyExpired(class), _) => ("key_expired", problem(
-                ProblemKind::KeyExpired,
-                match class {
-                    Some(OutcomeClass::Succeeded) => {
-                        "The operation succeeded; its response is no longer kept. It is not \
+            (Decision::KeyExpired(class), _) => (
+                "key_expired",
+                problem(
+                    ProblemKind::KeyExpired,
+                    match class {
+                        Some(OutcomeClass::Succeeded) => {
+                            "The operation succeeded; its response is no longer kept. It is not \
                          executed again under this key."
-                    }
-                    Some(OutcomeClass::FailedTerminal) => {
-                        "The operation failed; its response is no longer kept. It is not executed \
+                        }
+                        Some(OutcomeClass::FailedTerminal) => {
+                            "The operation failed; its response is no longer kept. It is not executed \
                          again under this key."
-                    }
-                    None => "This key is no longer valid. It is not executed again.",
-                },
-            )),
-            (Decision::PolicyUnknown, _) => {
-                ("policy_unknown", Answer::Problem(policy_unknown()))
-            }
+                        }
+                        None => "This key is no longer valid. It is not executed again.",
+                    },
+                ),
+            ),
+            (Decision::PolicyUnknown, _) => ("policy_unknown", Answer::Problem(policy_unknown())),
             (Decision::Hold, response) => self.unknown(&record, response, rules, now),
             // These execute or wait, and are not answers.
             (Decision::Advance(_) | Decision::Doubt | Decision::InFlight, _) => {

@@ -1,7 +1,7 @@
 //! What a caller wants, as a door hands it over.
 
 use bytes::Bytes;
-use hapax_core::{BodyInvalid, Fingerprint, FingerprintRules, IntentParts, OperationName};
+use hapax_core::{BodyInvalid, Fingerprint, Fingerprinter, IntentParts, OperationName};
 
 /// The facts of a request that make its intent: all that a fingerprint is computed from.
 ///
@@ -24,18 +24,15 @@ pub struct Intent {
 }
 
 impl Intent {
-    /// The fingerprint under `rules`.
-    ///
-    /// # Errors
-    /// [`BodyInvalid`] when the body cannot be read as the form that the rules name.
-    pub fn fingerprint(
+    /// The fingerprint under the rules of `fingerprinter`.
+    pub(crate) fn fingerprint(
         &self,
         operation: &OperationName,
-        rules: &FingerprintRules,
+        fingerprinter: &Fingerprinter,
     ) -> Result<Fingerprint, BodyInvalid> {
         let headers: Vec<(&str, &[u8])> =
             self.headers.iter().map(|(name, value)| (name.as_str(), &value[..])).collect();
-        rules.fingerprint(&IntentParts {
+        fingerprinter.fingerprint(&IntentParts {
             operation: operation.as_str(),
             method: &self.method,
             path: &self.path,

@@ -1,6 +1,11 @@
 //! An operation as the engine runs it.
 
-use hapax_core::{FingerprintVersion, OperationName, OperationPolicy, PinnedPolicy, PolicyDigest};
+use hapax_core::{
+    BodyInvalid, Fingerprint, Fingerprinter, OperationName, OperationPolicy, PinnedPolicy,
+    PolicyDigest,
+};
+
+use crate::Intent;
 
 /// A registered operation: its policy, and what of it is pinned on every record.
 ///
@@ -11,7 +16,7 @@ pub struct Operation {
     policy: OperationPolicy,
     pinned: PinnedPolicy,
     digest: PolicyDigest,
-    fingerprint_version: FingerprintVersion,
+    fingerprinter: Fingerprinter,
 }
 
 impl Operation {
@@ -19,7 +24,7 @@ impl Operation {
         let pinned = policy.pinned();
         Self {
             digest: pinned.digest(),
-            fingerprint_version: policy.fingerprint.version(),
+            fingerprinter: policy.fingerprint.prepare(),
             pinned,
             policy,
         }
@@ -44,7 +49,15 @@ impl Operation {
         self.digest
     }
 
-    pub(crate) const fn fingerprint_version(&self) -> &FingerprintVersion {
-        &self.fingerprint_version
+    /// The fingerprint of an intent under this operation's rules.
+    ///
+    /// # Errors
+    /// [`BodyInvalid`] when the body cannot be read as the form that the rules name.
+    pub fn fingerprint(&self, intent: &Intent) -> Result<Fingerprint, BodyInvalid> {
+        intent.fingerprint(self.name(), &self.fingerprinter)
+    }
+
+    pub(crate) const fn fingerprinter(&self) -> &Fingerprinter {
+        &self.fingerprinter
     }
 }

@@ -65,9 +65,8 @@ impl Drop for Leading {
     fn drop(&mut self) {
         let mut leaders = self.waiters.leaders.lock();
         // A later attempt of the same record may lead by now; its entry is not ours to remove.
-        let ours = |follower: &watch::Receiver<Lead>| {
-            follower.same_channel(&self.sender.subscribe())
-        };
+        let ours =
+            |follower: &watch::Receiver<Lead>| follower.same_channel(&self.sender.subscribe());
         if leaders.get(&self.id).is_some_and(ours) {
             leaders.remove(&self.id);
         }

@@ -43,6 +43,7 @@ pub trait Claims: Send + Sync {
 
 /// What an attempt to take a record came to.
 #[derive(Clone, Debug, PartialEq)]
+#[allow(clippy::large_enum_variant)] // the large one is the usual one, and moved twice
 pub enum Claimed {
     /// It is ours: the present attempt carries our owner token.
     Ours(Record),
@@ -71,6 +72,7 @@ pub trait Owned: Send + Sync {
 
 /// What an owner's write came to.
 #[derive(Clone, Debug, PartialEq)]
+#[allow(clippy::large_enum_variant)] // the large one is the usual one, and moved twice
 pub enum Written {
     /// It is durable; this is the record now.
     Done(Record),
@@ -186,8 +188,9 @@ pub struct HistoryEntry {
     pub at: StoreTime,
     /// The attempt it is about.
     pub attempt: hapax_core::Attempt,
-    /// What happened, one of a small set of words: `superseded`, `uncertain`, `released`,
-    /// `resent`, `settled-late`.
+    /// What happened, one of a small set of words. Of the attempt that ended: `superseded` by a
+    /// takeover or a resend, `released`, `settled-late` (an outcome of an uncertain attempt). Of
+    /// the present attempt: `uncertain` (once, whoever says it), `resent` (it is the resend).
     pub what: String,
 }
 

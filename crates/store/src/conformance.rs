@@ -140,7 +140,7 @@ pub async fn run<H: Harness, F: Future<Output = ()>>(rule: impl FnOnce(H) -> F, 
 #[macro_export]
 macro_rules! conformance_tests {
     ($harness:expr) => {
-        $crate::for_each_rule! { conformance_tests @rule ($harness) }
+        $crate::for_each_rule! { [$crate::conformance_tests] @rule ($harness) }
     };
     (@rule ($harness:expr) $($rule:ident)+) => {
         $(

@@ -14,10 +14,10 @@ mod error;
 mod memory;
 
 pub use capability::{
-    Claimed, Claims, HistoryEntry, Inspect, Listed, ListFilter, Lookup, Observation, Observations,
+    Claimed, Claims, HistoryEntry, Inspect, ListFilter, Listed, Lookup, Observation, Observations,
     Owned, Policies, Reply, SecretPin, Secrets, Standing, StandingState, Store, Sweep, Swept,
     Written,
 };
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use error::{Certainty, StoreError};
-pub use memory::MemoryStore;
+pub use memory::{MemorySnapshot, MemoryStore};

@@ -1,1 +1,36 @@
-//! e2e
+//! The harness of the end-to-end tests: the built binary `hapax`, a real upstream process behind
+//! it, and clients in front of it.
+//!
+//! The tests are in `tests/promises`, by theme. They are blocking code: what runs at the same time
+//! is started ([`Gateway::start`], [`Pending`]) and waited for with a bound. Nothing sleeps to give
+//! something else time; order is made with gates in the upstream ([`Upstream::open`]) and with
+//! [`eventually`].
+//!
+//! The binary is the one beside the test executable's directory, or `HAPAX_BIN`.
+#![allow(
+    clippy::expect_used,
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test harness: what it did not expect fails the test, with a message"
+)]
+
+mod answer;
+mod client;
+mod command;
+mod gateway;
+mod process;
+mod raw;
+mod stage;
+mod upstream;
+mod wait;
+
+pub use self::{
+    answer::Answer,
+    client::{Pending, Request, copies, fresh_key},
+    command::{Ran, hapax},
+    gateway::{Gateway, Serve},
+    raw::Connection,
+    stage::Stage,
+    upstream::{Arrival, Effect, Upstream, UpstreamKind},
+    wait::{eventually, until},
+};

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::BodyForm;
+use super::{BodyForm, push_sized};
 
 /// A `Content-Type` value taken apart.
 pub(super) struct MediaType<'a> {
@@ -34,21 +34,25 @@ impl<'a> MediaType<'a> {
         }
     }
 
-    /// Appends essence and parameters, without `charset=utf-8`: the charset of JSON and forms
-    /// anyway. Another charset gives the same bytes another meaning, so it stays.
+    /// Appends essence and parameters. `charset=utf-8` is left out where it says nothing: it is the
+    /// charset of JSON and forms anyway. Elsewhere servers have defaults of their own, and another
+    /// charset gives the same bytes another meaning.
     pub(super) fn canonical(&self, out: &mut Vec<u8>) {
         push_sized(&self.essence, out);
         let start = out.len();
+        let always_utf8 = self.natural_form() != BodyForm::Raw;
         let mut rest = self.parameters.trim_ascii();
         while !rest.is_empty() {
-            let Some((name, value, behind)) = parameter(rest) else {
+            let Some(Parameter { name, value, behind }) = Parameter::read(rest) else {
                 // No parameters by the grammar: as they are, behind a tag of their own.
                 out.truncate(start);
                 out.push(2);
                 return push_sized(self.parameters, out);
             };
-            let utf8 = name.eq_ignore_ascii_case(b"charset") && value.eq_ignore_ascii_case(b"utf-8");
-            if !name.is_empty() && !utf8 {
+            let says_nothing = always_utf8
+                && name.eq_ignore_ascii_case(b"charset")
+                && value.eq_ignore_ascii_case(b"utf-8");
+            if !name.is_empty() && !says_nothing {
                 out.push(1);
                 push_sized(&name.to_ascii_lowercase(), out);
                 push_sized(&value, out);
@@ -58,27 +62,33 @@ impl<'a> MediaType<'a> {
     }
 }
 
-/// The first of `; name=value; …`, and what is behind it. The name is empty between two
-/// semicolons, which RFC 9110 (section 5.6.6) allows.
-fn parameter(text: &[u8]) -> Option<(&[u8], Cow<'_, [u8]>, &[u8])> {
-    let text = text.strip_prefix(b";")?.trim_ascii_start();
-    let (name, text) = token(text);
-    if name.is_empty() {
-        return ends(text).then_some((name, Cow::Borrowed(name), text));
-    }
-    let text = text.strip_prefix(b"=")?;
-    let (value, text) = match text.strip_prefix(b"\"") {
-        Some(quoted) => quoted_string(quoted).map(|(value, text)| (Cow::Owned(value), text))?,
-        None => Some(token(text))
-            .filter(|(value, _)| !value.is_empty())
-            .map(|(value, text)| (Cow::Borrowed(value), text))?,
-    };
-    let text = text.trim_ascii_start();
-    ends(text).then_some((name, value, text))
+/// One parameter, and what is behind it.
+struct Parameter<'a> {
+    /// Empty between two semicolons, which RFC 9110 (section 5.6.6) allows.
+    name: &'a [u8],
+    value: Cow<'a, [u8]>,
+    behind: &'a [u8],
 }
 
-fn ends(text: &[u8]) -> bool {
-    matches!(text, [] | [b';', ..])
+impl<'a> Parameter<'a> {
+    /// The first of `; name=value; …`.
+    fn read(text: &'a [u8]) -> Option<Self> {
+        let (name, rest) = token(text.strip_prefix(b";")?.trim_ascii_start());
+        let (value, rest) = match rest {
+            _ if name.is_empty() => (Cow::Borrowed(name), rest),
+            [b'=', b'"', quoted @ ..] => {
+                let (value, rest) = quoted_string(quoted)?;
+                (Cow::Owned(value), rest)
+            }
+            [b'=', rest @ ..] => {
+                let (value, rest) = token(rest);
+                (Cow::Borrowed(value), rest)
+            }
+            _ => return None,
+        };
+        let behind = rest.trim_ascii_start();
+        matches!(behind, [] | [b';', ..]).then_some(Self { name, value, behind })
+    }
 }
 
 fn token(text: &[u8]) -> (&[u8], &[u8]) {
@@ -87,13 +97,8 @@ fn token(text: &[u8]) -> (&[u8], &[u8]) {
 }
 
 /// `tchar` of RFC 9110, section 5.6.2.
-pub(super) const fn is_token(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric()
-        || matches!(
-            byte,
-            b'!' | b'#' | b'$' | b'%' | b'&' | b'\'' | b'*' | b'+' | b'-' | b'.' | b'^' | b'_'
-                | b'`' | b'|' | b'~'
-        )
+pub(super) fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
 /// The value of a quoted string whose opening quote is gone, and what is behind the closing one.
@@ -109,11 +114,6 @@ fn quoted_string(mut text: &[u8]) -> Option<(Vec<u8>, &[u8])> {
             [] => return None,
         }
     }
-}
-
-fn push_sized(part: &[u8], out: &mut Vec<u8>) {
-    out.extend((part.len() as u64).to_be_bytes());
-    out.extend_from_slice(part);
 }
 
 #[cfg(test)]
@@ -167,6 +167,7 @@ mod tests {
             "a/b2",
             "a/b; charset=iso-8859-1",
             "a/b; charset=utf-16",
+            "a/b; charset=utf-8",
             "a/b; charset=utf-8; v=1",
             "a/b; v=2",
             "a/b; v=1; v=2",
@@ -177,6 +178,7 @@ mod tests {
             "a/b; =1",
             "a/b; v=\"1",
             "a/b; v=",
+            "a/b; v=\"1\"2",
             "a/b; v=1 x",
             "a/b charset=utf-8",
             "",

@@ -3,7 +3,7 @@
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 
-use super::{BodyForm, FingerprintRules, FingerprintVersion, form_code, media_type};
+use super::{BodyForm, FingerprintRules, FingerprintVersion, form_code, media_type, push_sized};
 use crate::{Json, Pointer};
 
 /// What makes no sense in the rules of a fingerprint.
@@ -65,8 +65,8 @@ pub enum RulesError {
 
 pub(super) fn check(rules: &FingerprintRules) -> Result<(), RulesError> {
     let FingerprintRules { body, include, exclude, defaults, headers } = rules;
-    let json = matches!(body, None | Some(BodyForm::Json));
-    if !json && !(include.is_empty() && exclude.is_empty() && defaults.is_empty()) {
+    let points = !(include.is_empty() && exclude.is_empty() && defaults.is_empty());
+    if points && !matches!(body, None | Some(BodyForm::Json)) {
         return Err(RulesError::NotJson);
     }
     check_places("include", include)?;
@@ -163,8 +163,7 @@ pub(super) fn digest(rules: &FingerprintRules) -> [u8; FingerprintVersion::LENGT
 fn push_list(text: &mut Vec<u8>, items: impl ExactSizeIterator<Item = impl AsRef<[u8]>>) {
     text.extend((items.len() as u64).to_be_bytes());
     for item in items {
-        text.extend((item.as_ref().len() as u64).to_be_bytes());
-        text.extend_from_slice(item.as_ref());
+        push_sized(item.as_ref(), text);
     }
 }
 

@@ -12,9 +12,9 @@ use super::JsonFault;
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Number(Box<str>);
 
-/// The longest exponent that is read, in digits without leading zeros: within `i128` whatever the
-/// digits of the number add to it. No reader can make use of a longer one.
-const MAX_EXPONENT_DIGITS: usize = 37;
+/// The longest exponent, in digits without leading zeros, both as read and as spelled: within
+/// `i128` whatever the digits of the number add to it. No reader can make use of a longer one.
+const MAX_EXPONENT_DIGITS: u32 = 37;
 
 /// The most digits before the point, and the most zeros behind it, without an exponent.
 const PLAIN_DIGITS: i128 = 21;
@@ -50,6 +50,7 @@ impl Number {
         // The value is 0.digits * 10^point.
         let leading_zeros = (all.len() - significant.len()) as i128;
         let point = whole.len() as i128 - leading_zeros + parse_exponent(exponent)?;
+        check_exponent(point - 1)?;
         let sign = if negative { "-" } else { "" };
         Ok(Self(spell(sign, digits, point).into()))
     }
@@ -67,11 +68,15 @@ fn parse_exponent(text: &str) -> Result<i128, JsonFault> {
     if digits.is_empty() {
         return Ok(0);
     }
-    if digits.len() > MAX_EXPONENT_DIGITS {
-        return Err(JsonFault::ExponentTooLarge);
-    }
     let value: i128 = digits.parse().map_err(|_| JsonFault::ExponentTooLarge)?;
-    Ok(if negative { -value } else { value })
+    check_exponent(if negative { -value } else { value })
+}
+
+const fn check_exponent(exponent: i128) -> Result<i128, JsonFault> {
+    match exponent.unsigned_abs().checked_ilog10() {
+        Some(MAX_EXPONENT_DIGITS..) => Err(JsonFault::ExponentTooLarge),
+        _ => Ok(exponent),
+    }
 }
 
 /// Spells 0.digits * 10^point as ECMAScript's Number::toString does, with all the digits.
@@ -84,7 +89,7 @@ fn spell(sign: &str, digits: &str, point: i128) -> String {
     } else if 0 < point && point <= PLAIN_DIGITS {
         let (whole, fraction) = split(point).unwrap_or_default();
         format!("{sign}{whole}.{fraction}")
-    } else if -PLAIN_ZEROS <= point && point <= 0 {
+    } else if (-PLAIN_ZEROS..=0).contains(&point) {
         format!("{sign}0.{}{digits}", zeros(-point))
     } else {
         let (first, rest) = split(1).unwrap_or_default();

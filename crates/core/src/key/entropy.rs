@@ -17,8 +17,8 @@ mod cost {
     pub(super) const BOTH_CASES: u32 = 595;
     /// All visible ASCII: log2(94).
     pub(super) const VISIBLE: u32 = 655;
-    /// A letter of what may be a word: English has 2 to 4 bits a letter.
-    pub(super) const WORD: u32 = 300;
+    /// A letter of what may be a word: English has 1 to 4 bits a letter.
+    pub(super) const WORD: u32 = 330;
     /// A separator.
     pub(super) const SEPARATOR: u32 = 100;
 }
@@ -60,11 +60,12 @@ pub(super) fn estimate(key: &[u8]) -> u32 {
     (total + stretch(foreseen)) / 100
 }
 
-/// What a stretch of foreseen characters costs: one bit to say that it goes on, and the bits of
-/// its length.
+/// What a stretch of foreseen characters costs: two bits to say that it goes on, and the bits of
+/// its length. Less for the first would hold short runs, which random digits do have, against
+/// random keys.
 const fn stretch(length: u32) -> u32 {
     match length.checked_ilog2() {
-        Some(log) => 100 * (1 + log),
+        Some(log) => 100 * (2 + log),
         None => 0,
     }
 }
@@ -116,11 +117,11 @@ impl Segment {
 
         let (letter, digit) = if both_cases {
             (cost::BOTH_CASES, cost::BOTH_CASES)
+        } else if changes > 0 && text.iter().all(u8::is_ascii_hexdigit) {
+            (cost::HEX, cost::HEX)
         } else if changes <= 1 {
             // A word, a number, or one and then the other.
             (cost::WORD, cost::DIGIT)
-        } else if text.iter().all(u8::is_ascii_hexdigit) {
-            (cost::HEX, cost::HEX)
         } else {
             (cost::ONE_CASE, cost::ONE_CASE)
         };

@@ -42,30 +42,57 @@ fn is_ulid(key: &[u8]) -> bool {
 }
 
 /// How the credentials of well-known services start.
-const SECRET_PREFIXES: &[&str] = &[
-    // Stripe, and the many that took over its format
-    "sk_", "rk_live_", "rk_test_", "whsec_", // GitHub, GitLab
-    "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", // Slack
-    "xoxa-", "xoxb-", "xoxp-", "xoxr-", "xoxs-", "xapp-", // package registries
-    "npm_", "pypi-", // model providers
-    "sk-ant-", "sk-proj-", // others
-    "shpat_", "dop_v1_", "ya29.", // a credentials field pasted whole
-    "Bearer ", "Basic ",
+const SECRET_PREFIXES: &[&[u8]] = &[
+    // Stripe, and the many that took over its format.
+    b"sk_live_",
+    b"sk_test_",
+    b"rk_live_",
+    b"rk_test_",
+    b"whsec_",
+    // GitHub and GitLab.
+    b"ghp_",
+    b"gho_",
+    b"ghu_",
+    b"ghs_",
+    b"ghr_",
+    b"github_pat_",
+    b"glpat-",
+    // Slack.
+    b"xoxa-",
+    b"xoxb-",
+    b"xoxp-",
+    b"xoxr-",
+    b"xoxs-",
+    // Package registries and clouds.
+    b"npm_",
+    b"pypi-",
+    b"dop_v1_",
+    b"shpat_",
+    b"sk-ant-",
+    b"sk-proj-",
+    b"ya29.",
+    // A whole Authorization field.
+    b"Bearer ",
+    b"Basic ",
+    b"-----BEGIN",
 ];
 
 fn has_secret(key: &[u8]) -> bool {
-    token_starts(key).any(|rest| {
-        SECRET_PREFIXES.iter().any(|prefix| rest.starts_with(prefix.as_bytes()))
-            // AWS access key ids: 16 more characters.
-            || [b"AKIA", b"ASIA"].iter().any(|prefix| {
-                rest.strip_prefix(*prefix).is_some_and(|id| {
-                    leading(id, |byte| byte.is_ascii_uppercase() || byte.is_ascii_digit()) == 16
-                })
-            })
-            // Google API keys: 35 more.
-            || rest.strip_prefix(b"AIza").is_some_and(|key| leading(key, is_base64url) == 35)
-            || rest.starts_with(b"-----BEGIN")
-    })
+    // So short a prefix counts at the very start only: elsewhere random keys would meet it.
+    key.starts_with(b"sk_")
+        || token_starts(key).any(|rest| {
+            SECRET_PREFIXES.iter().any(|prefix| rest.starts_with(prefix)) || is_cloud_key(rest)
+        })
+}
+
+/// An AWS access key id (20 characters) or a Google API key (39).
+fn is_cloud_key(text: &[u8]) -> bool {
+    let is_id = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit();
+    match text {
+        [b'A', b'K' | b'S', b'I', b'A', id @ ..] => leading(id, is_id) == 16,
+        [b'A', b'I', b'z', b'a', key @ ..] => leading(key, is_base64url) == 35,
+        _ => false,
+    }
 }
 
 /// `eyJ….….…`: base64url of `{"`, and two more parts (RFC 7519).
@@ -85,9 +112,8 @@ fn has_email(key: &[u8]) -> bool {
         let named = before.last().is_some_and(|&byte| {
             byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'%' | b'+' | b'-')
         });
-        let length = leading(after, |byte| {
-            byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.')
-        });
+        let length =
+            leading(after, |byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.'));
         let mut labels = after.get(..length).unwrap_or_default().split(|&byte| byte == b'.');
         let host = labels.next().unwrap_or_default();
         let is_tld = |label: &[u8]| leading(label, |byte| byte.is_ascii_alphabetic()) >= 2;
@@ -150,7 +176,7 @@ fn luhn(digits: impl DoubleEndedIterator<Item = u8>) -> bool {
         .enumerate()
         .map(|(at, digit)| if at % 2 == 1 { digit * 2 - digit / 5 * 9 } else { digit })
         .sum();
-    sum % 10 == 0
+    sum.is_multiple_of(10)
 }
 
 /// The rests of the key that start where a token may start: at its beginning and behind anything
@@ -164,10 +190,7 @@ fn token_starts(key: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 /// What stands before and behind each occurrence of `mark`.
-fn starts_of<'k>(
-    key: &'k [u8],
-    mark: &'k [u8],
-) -> impl Iterator<Item = (&'k [u8], &'k [u8])> {
+fn starts_of<'k>(key: &'k [u8], mark: &'k [u8]) -> impl Iterator<Item = (&'k [u8], &'k [u8])> {
     (0..key.len())
         .filter_map(|at| key.split_at_checked(at))
         .filter_map(move |(before, rest)| Some((before, rest.strip_prefix(mark)?)))

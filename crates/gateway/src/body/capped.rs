@@ -129,7 +129,8 @@ mod tests {
             HeaderName::from_static("x-sum"),
             HeaderValue::from_static("1"),
         )]);
-        let body = Scripted::new([data("ab"), data("cd"), Step::Frame(Frame::trailers(sum.clone()))]);
+        let body =
+            Scripted::new([data("ab"), data("cd"), Step::Frame(Frame::trailers(sum.clone()))]);
         let Collected::Complete { bytes, trailers } = collect_capped(body, 4).await else {
             panic!("not complete");
         };
@@ -150,7 +151,7 @@ mod tests {
         };
         assert_eq!(resumed.size_hint().lower(), 4);
         assert!(!resumed.is_end_stream());
-        let all = resumed.collect().await.unwrap_or_else(|error| panic!("{error}")).to_bytes();
+        let all = resumed.collect().await.unwrap().to_bytes();
         assert_eq!(all, "abcdef");
     }
 
@@ -165,7 +166,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_broken_body_is_never_complete_and_breaks_when_resumed() {
-        let broken = |cap| collect_capped(Scripted::new([data("ab"), data("cd"), Step::Break]), cap);
+        let broken =
+            |cap| collect_capped(Scripted::new([data("ab"), data("cd"), Step::Break]), cap);
         assert!(matches!(broken(9).await, Collected::Broken { received: 4, .. }));
         let Collected::OverCap(resumed) = broken(1).await else {
             panic!("not over the cap");

@@ -132,11 +132,13 @@ mod tests {
 
     #[tokio::test]
     async fn an_aborted_body_has_no_digest() {
-        let (body, digest) = HashingBody::new(Scripted::new([data("a"), Step::Break]), Sha256::new());
+        let (body, digest) =
+            HashingBody::new(Scripted::new([data("a"), Step::Break]), Sha256::new());
         assert!(body.collect().await.is_err());
         assert_eq!(digest.finished().await, None);
 
-        let (mut body, digest) = HashingBody::new(Scripted::new([data("a"), data("b")]), Sha256::new());
+        let (mut body, digest) =
+            HashingBody::new(Scripted::new([data("a"), data("b")]), Sha256::new());
         let _ = body.frame().await;
         drop(body);
         assert_eq!(digest.finished().await, None);

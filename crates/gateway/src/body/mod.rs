@@ -1,14 +1,19 @@
-//! Message bodies: read whole within bounds, collected up to a cap, or hashed while they stream.
+//! Message bodies: read whole within bounds, collected up to a cap, or looked at while they stream.
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "what a test collects, it made"))]
 
-mod budget;
 mod bounded;
+mod budget;
 mod capped;
 mod hashing;
+mod recording;
+mod watched;
 
 pub use self::bounded::{Buffered, ReadError, ReadLimits, read_bounded};
 pub use self::budget::BufferBudget;
 pub use self::capped::{Collected, Resumed, collect_capped};
 pub use self::hashing::{BodyDigest, HashingBody};
+pub use self::recording::{Recorded, RecordingBody};
+pub use self::watched::{CleanEnd, WatchedBody};
 
 /// The error of a body whose kind does not matter here.
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;

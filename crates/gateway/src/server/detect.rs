@@ -40,7 +40,8 @@ impl<S> Detecting<S> {
         let expected = PREFACE.get(undecided.matched..).unwrap_or_default();
         undecided.matched += read.len();
         // At the end of the stream nothing more is to come either.
-        let decided = read.is_empty() || read.len() >= expected.len() || !expected.starts_with(read);
+        let decided =
+            read.is_empty() || read.len() >= expected.len() || !expected.starts_with(read);
         if decided {
             self.undecided = None;
         }

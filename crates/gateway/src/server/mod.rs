@@ -38,7 +38,8 @@ pub struct ServerLimits {
     pub max_header_bytes: usize,
     /// The most header fields of a request over HTTP/1: 431 beyond; 100 by default.
     pub max_headers: usize,
-    /// The most connections at once; 10,000 by default. More wait in the kernel's queue.
+    /// The most connections at once, at least 1; 10,000 by default. More wait in the kernel's
+    /// queue.
     pub max_connections: usize,
     /// How long requests in flight may take after shutdown was asked for; 30 s by default.
     pub drain: Duration,
@@ -92,7 +93,7 @@ where
 {
     let connections = TaskTracker::new();
     let cut = CancellationToken::new();
-    let room = Arc::new(Semaphore::new(limits.max_connections.min(Semaphore::MAX_PERMITS)));
+    let room = Arc::new(Semaphore::new(limits.max_connections.clamp(1, Semaphore::MAX_PERMITS)));
     let builder = Arc::new(builder(&limits));
 
     while let Some((stream, peer, permit)) = next(&listener, &room, &shutdown).await {

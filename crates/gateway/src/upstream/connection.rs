@@ -19,6 +19,10 @@ pub(super) type Connection = http1::SendRequest<OutBody>;
 
 const HTTP_PORT: u16 = 80;
 
+/// What one connection may buffer, and so the most bytes of an answer's head. A slow client then
+/// costs this much, not hyper's 400 KiB.
+const BUFFER: usize = 64 * 1024;
+
 /// The upstream's address, parsed.
 pub(super) struct Origin {
     host: String,
@@ -60,7 +64,9 @@ impl Origin {
     /// A fresh connection, driven by a task of its own until either side closes it.
     pub(super) async fn connect(&self, limit: Duration) -> Result<Connection, NeverSent> {
         let stream = self.dial(limit).await?;
-        let (connection, driver) = http1::handshake(TokioIo::new(stream))
+        let (connection, driver) = http1::Builder::new()
+            .max_buf_size(BUFFER)
+            .handshake(TokioIo::new(stream))
             .await
             .map_err(NeverSent::HandedBack)?;
         tokio::spawn(async move {
@@ -114,7 +120,8 @@ mod tests {
 
     #[test]
     fn an_upstream_is_a_scheme_and_an_authority_and_nothing_more() {
-        let parse = |base: &str| base.parse().map(|uri| Origin::parse(&uri).map(|o| (o.host, o.port)));
+        let parse =
+            |base: &str| base.parse().map(|uri| Origin::parse(&uri).map(|o| (o.host, o.port)));
         let at = |host: &str, port| Ok((host.to_owned(), port));
         let path = |path: &str| Err(BaseError::Path { path: path.to_owned() });
         let scheme = |scheme: &str| Err(BaseError::Scheme { scheme: scheme.to_owned() });

@@ -82,7 +82,9 @@ pub enum Unknown {
     #[error("the upstream switched protocols, which the gateway did not ask for")]
     SwitchingProtocols,
     /// The upstream used a transfer coding that the gateway did not offer (RFC 9112, section 7.4).
-    #[error("the upstream used a transfer coding other than chunked, which the gateway did not offer")]
+    #[error(
+        "the upstream used a transfer coding other than chunked, which the gateway did not offer"
+    )]
     TransferCoding,
 }
 

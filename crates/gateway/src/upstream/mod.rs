@@ -196,4 +196,5 @@ fn is_persistent(head: &http::response::Parts, body: &Incoming) -> bool {
 }
 
 #[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "what a test collects, it made")]
 mod tests;

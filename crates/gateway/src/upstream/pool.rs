@@ -1,9 +1,10 @@
 //! Idle connections, newest first.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName};
+use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep};
 
@@ -53,7 +54,7 @@ impl Pool {
     }
 
     fn take_at(&self, reuse: Reuse, now: Instant) -> Option<Connection> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.prune(now);
         let position = state.idle.iter().rposition(|idle| {
             // Not ready: still writing a request that was answered early, or not yet noticed by
@@ -67,12 +68,14 @@ impl Pool {
         if limit.is_zero() || connection.is_closed() {
             return;
         }
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.idle.push(Idle { connection, since: now, limit });
         if state.idle.len() > self.max {
             state.idle.remove(0);
         }
-        if !state.reaping && let Ok(runtime) = Handle::try_current() {
+        if !state.reaping
+            && let Ok(runtime) = Handle::try_current()
+        {
             state.reaping = true;
             runtime.spawn(reap(Arc::downgrade(self)));
         }
@@ -80,12 +83,7 @@ impl Pool {
 
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
-        self.lock().idle.len()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // Every change is one push or one removal: a panic leaves nothing half done.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().idle.len()
     }
 }
 
@@ -108,7 +106,7 @@ async fn reap(pool: Weak<Pool>) {
         let Some(pool) = pool.upgrade() else {
             return;
         };
-        let mut state = pool.lock();
+        let mut state = pool.state.lock();
         state.prune(Instant::now());
         if state.idle.is_empty() {
             state.reaping = false;
@@ -148,7 +146,13 @@ pub(super) fn keep_alive_timeout(headers: &HeaderMap) -> Option<Duration> {
     let name = HeaderName::from_static("keep-alive");
     let seconds = headers::members(headers, &name).find_map(|member| {
         let (parameter, value) = std::str::from_utf8(member).ok()?.split_once('=')?;
-        parameter.trim_ascii().eq_ignore_ascii_case("timeout").then_some(value)?.trim_ascii().parse().ok()
+        parameter
+            .trim_ascii()
+            .eq_ignore_ascii_case("timeout")
+            .then_some(value)?
+            .trim_ascii()
+            .parse()
+            .ok()
     })?;
     Some(Duration::from_secs(seconds))
 }
@@ -166,8 +170,7 @@ mod tests {
     /// A connection that is ready for a request, and the upstream's end of it.
     async fn connection() -> (Connection, DuplexStream) {
         let (ours, theirs) = duplex(1024);
-        let (mut connection, driver) =
-            http1::handshake(TokioIo::new(ours)).await.unwrap_or_else(|error| panic!("{error}"));
+        let (mut connection, driver) = http1::handshake(TokioIo::new(ours)).await.unwrap();
         tokio::spawn(driver);
         assert!(connection.ready().await.is_ok());
         (connection, theirs)
@@ -207,13 +210,9 @@ mod tests {
 
     #[tokio::test]
     async fn the_upstreams_own_limit_is_kept_with_a_second_to_spare() {
-        for (announced, limit) in [
-            (None, 4),
-            (Some(60), 4),
-            (Some(3), 2),
-            (Some(1), 0),
-            (Some(0), 0),
-        ] {
+        for (announced, limit) in
+            [(None, 4), (Some(60), 4), (Some(3), 2), (Some(1), 0), (Some(0), 0)]
+        {
             let (ours, _theirs) = connection().await;
             let lease = Lease::new(ours, &pool(1), announced.map(Duration::from_secs));
             assert_eq!(lease.limit, Duration::from_secs(limit), "{announced:?}");
@@ -268,7 +267,7 @@ mod tests {
         let mut byte = [0];
         let closed = timeout(Duration::from_secs(10), theirs.read(&mut byte)).await;
         assert!(matches!(closed, Ok(Ok(0))), "{closed:?}");
-        assert!(!pool.lock().reaping);
+        assert!(!pool.state.lock().reaping);
     }
 
     #[test]

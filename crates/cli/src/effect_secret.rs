@@ -1,0 +1,155 @@
+//! Where the effect secret comes from.
+
+use std::{
+    fs, io,
+    io::Write,
+    path::{Path, PathBuf},
+};
+
+use hapax::Secrets;
+use hapax_core::{EffectSecret, SecretError};
+use hapax_gateway::config::EffectSecretSource;
+use hapax_store::{Store, StoreError};
+use tracing::warn;
+
+/// The version of the only secret this configuration knows.
+const VERSION: u32 = 1;
+
+/// The file beside a database that holds its generated secret.
+pub(crate) fn beside(database: &Path) -> PathBuf {
+    let mut path = database.as_os_str().to_owned();
+    path.push(".effect-key");
+    path.into()
+}
+
+/// Loads the secret, making one beside an embedded database that was never used with any.
+pub(crate) async fn load(
+    source: &EffectSecretSource,
+    database: &Path,
+    store: &dyn Store,
+) -> Result<Secrets, Error> {
+    let secret = match source {
+        EffectSecretSource::File(path) => read(path)?,
+        EffectSecretSource::Env(name) => {
+            let text = std::env::var(name).map_err(|_| Error::NoVariable(name.clone()))?;
+            EffectSecret::parse(&text).map_err(|why| Error::InVariable(name.clone(), why))?
+        }
+        EffectSecretSource::Generated => {
+            let path = beside(database);
+            let used = store.pinned_secret(VERSION).await?.is_some();
+            match read(&path) {
+                Err(Error::Missing(path)) if used => return Err(Error::Lost(path)),
+                Err(Error::Missing(path)) => generate(&path)?,
+                read => read?,
+            }
+        }
+    };
+    let secrets = Secrets::single(secret);
+    secrets.pin(store).await?;
+    Ok(secrets)
+}
+
+/// The secret of a database, if it can be read, for showing effect ids.
+pub(crate) fn peek(database: &Path, file: Option<&Path>) -> Result<EffectSecret, Error> {
+    match file {
+        Some(file) => read(file),
+        None => read(&beside(database)),
+    }
+}
+
+fn read(path: &Path) -> Result<EffectSecret, Error> {
+    match fs::read_to_string(path) {
+        Ok(text) => EffectSecret::parse(&text).map_err(|why| Error::InFile(path.into(), why)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(Error::Missing(path.into())),
+        Err(error) => Err(Error::Unreadable(path.into(), error)),
+    }
+}
+
+/// Makes a secret. Two processes that start at once end up with the same one: the file appears
+/// whole under its name, once.
+fn generate(path: &Path) -> Result<EffectSecret, Error> {
+    let mut random = [0; 32];
+    getrandom::fill(&mut random).map_err(|error| Error::NoRandomness(error.to_string()))?;
+    let secret = EffectSecret::from_bytes(random);
+    let directory = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let written = || -> io::Result<bool> {
+        // A named temporary file is made with mode 0600.
+        let mut file = tempfile::NamedTempFile::new_in(directory)?;
+        writeln!(file, "{}", secret.to_text())?;
+        file.as_file().sync_all()?;
+        let made = match file.persist_noclobber(path) {
+            Ok(_) => true,
+            Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => false,
+            Err(error) => return Err(error.error),
+        };
+        fs::File::open(directory)?.sync_all()?;
+        Ok(made)
+    };
+    if !written().map_err(|error| Error::Unwritable(path.into(), error))? {
+        return read(path);
+    }
+    warn!(
+        file = %path.display(),
+        "made a new effect secret: back it up with the database; without it every upstream would \
+         see new operations"
+    );
+    Ok(secret)
+}
+
+/// Why there is no usable secret. Each message names its remedy.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error(
+        "the effect secret {} is missing; make one with `openssl rand -hex 32` and give every \
+         node the same", .0.display()
+    )]
+    Missing(PathBuf),
+    #[error(
+        "the effect secret {} is missing, but the database was used with one; restore that file \
+         from your backup: with a new secret every upstream would see new operations", .0.display()
+    )]
+    Lost(PathBuf),
+    #[error("the effect secret {} cannot be read: {1}", .0.display())]
+    Unreadable(PathBuf, io::Error),
+    #[error("the effect secret {} cannot be written: {1}", .0.display())]
+    Unwritable(PathBuf, io::Error),
+    #[error("the effect secret {} is not one: {1}", .0.display())]
+    InFile(PathBuf, SecretError),
+    #[error("the environment variable {0} with the effect secret is not set")]
+    NoVariable(String),
+    #[error("the environment variable {0} holds no effect secret: {1}")]
+    InVariable(String, SecretError),
+    #[error("the system gave no randomness for an effect secret: {0}")]
+    NoRandomness(String),
+    #[error(transparent)]
+    Pin(#[from] hapax::SecretsError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_generated_secret_is_private_and_made_once() {
+        let directory = tempfile::tempdir().expect("directory");
+        let path = directory.path().join("h.db.effect-key");
+        let first = generate(&path).expect("made");
+        assert_eq!(generate(&path).expect("read"), first);
+        assert_eq!(read(&path).expect("read"), first);
+        let mode =
+            std::os::unix::fs::PermissionsExt::mode(&path.metadata().expect("there").permissions());
+        assert_eq!(mode & 0o777, 0o600);
+        let left: Vec<_> = directory.path().read_dir().expect("readable").collect();
+        assert_eq!(left.len(), 1, "no temporary file is left");
+    }
+
+    #[test]
+    fn the_secrets_file_stands_beside_its_database() {
+        assert_eq!(beside(Path::new("a/h.db")), Path::new("a/h.db.effect-key"));
+    }
+}

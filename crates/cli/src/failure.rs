@@ -1,0 +1,30 @@
+//! How a command ends when it cannot do its work: one message, one exit code.
+
+use std::fmt::Display;
+
+use hapax_store::StoreError;
+
+/// A message for the user and the exit code.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) code: u8,
+    pub(crate) message: String,
+}
+
+impl Failure {
+    /// A failure with this exit code.
+    pub(crate) fn new(code: u8, message: impl Display) -> Self {
+        Self { code, message: message.to_string() }
+    }
+
+    /// A start that was refused: exit code 2, like a usage error.
+    pub(crate) fn start(message: impl Display) -> Self {
+        Self::new(2, message)
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        Self::new(1, error)
+    }
+}

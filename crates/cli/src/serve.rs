@@ -1,0 +1,221 @@
+//! `hapax serve`: the gateway.
+
+use std::{path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
+
+use clap::Args;
+use hapax::{BackgroundOptions, Hapax, Options};
+use hapax_gateway::{
+    Gateway, Operator,
+    config::{Config, Environment, Flags, StoreLocation},
+    server::{ServerLimits, serve},
+};
+use hapax_sql::{SqliteConfig, SqliteStore};
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use tokio::{
+    net::TcpListener,
+    signal::unix::{SignalKind, signal},
+};
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use crate::{effect_secret, failure::Failure};
+
+/// Runs the gateway in front of a service.
+///
+/// Without a configuration file, POST and PATCH requests that carry an Idempotency-Key form one
+/// operation named `default`; everything else streams through. The flags from --lease on are about
+/// that operation.
+#[derive(Args, Debug)]
+pub(crate) struct Serve {
+    /// The configuration file.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Where callers connect [default: 0.0.0.0:8080].
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<String>,
+    /// The service behind, as http://host:port.
+    #[arg(long, value_name = "URL")]
+    upstream: Option<String>,
+    /// Where records live [default: sqlite:hapax.db].
+    #[arg(long, value_name = "sqlite:PATH")]
+    store: Option<String>,
+    /// All callers are one tenant.
+    #[arg(long)]
+    single_tenant: bool,
+    /// The header that says whose a request is, set by your authenticating proxy.
+    #[arg(long, value_name = "HEADER")]
+    scope_header: Option<String>,
+    /// Where health and metrics are [default: 127.0.0.1:8081].
+    #[arg(long, value_name = "ADDRESS")]
+    operator_listen: Option<String>,
+    /// Only one instance runs: accept SQLite under an orchestrator.
+    #[arg(long)]
+    single_instance: bool,
+    /// How long an execution is presumed alive without a renewal [default: 30s].
+    #[arg(long, value_name = "DURATION")]
+    lease: Option<String>,
+    /// How long outcomes are replayed [default: 24h].
+    #[arg(long, value_name = "DURATION")]
+    retain: Option<String>,
+    /// What may be done about an unknown outcome: hold, or resend where the service collapses
+    /// requests with the same Idempotency-Key [default: hold].
+    #[arg(long, value_name = "POLICY")]
+    on_unknown: Option<String>,
+    /// How long the service collapses requests with the same Idempotency-Key; needed for resend.
+    #[arg(long, value_name = "DURATION")]
+    collapse_for: Option<String>,
+    /// The least number of characters of a key [default: 16].
+    #[arg(long, value_name = "N")]
+    key_min_length: Option<usize>,
+    /// The least randomness of a key, in bits, roughly [default: 64].
+    #[arg(long, value_name = "BITS")]
+    key_min_bits: Option<u32>,
+    /// Forward everything as it is and report what would have been replayed, refused, duplicated.
+    #[arg(long)]
+    observe: bool,
+}
+
+impl Serve {
+    fn flags(self) -> Flags {
+        Flags {
+            config: self.config,
+            listen: self.listen,
+            operator_listen: self.operator_listen,
+            upstream: self.upstream,
+            store: self.store,
+            single_tenant: self.single_tenant,
+            scope_header: self.scope_header,
+            single_instance: self.single_instance,
+            lease: self.lease,
+            retain: self.retain,
+            on_unknown: self.on_unknown,
+            collapse_for: self.collapse_for,
+            key_min_length: self.key_min_length,
+            key_min_bits: self.key_min_bits,
+            observe: self.observe,
+        }
+    }
+}
+
+/// Runs until SIGTERM or SIGINT.
+pub(crate) async fn run(args: Serve) -> Result<ExitCode, Failure> {
+    let config = Config::load(&args.flags(), Environment::of_process()).map_err(Failure::start)?;
+    let metrics = install_metrics()?;
+    let StoreLocation::Sqlite(database) = config.store.clone();
+    let store = Arc::new(open(&config, &database).map_err(Failure::start)?);
+    let secrets = effect_secret::load(&config.effect_secret, &database, &*store).await;
+    let secrets = secrets.map_err(Failure::start)?;
+    let options = Options { store_timeout: config.limits.store, ..Options::default() };
+    let hapax = Hapax::new(Arc::clone(&store) as Arc<_>, secrets, options);
+
+    let listener = bind(config.listen, "--listen").await?;
+    let operator_listener = bind(config.operator_listen, "--operator-listen").await?;
+    let limits = ServerLimits {
+        max_connections: config.limits.max_connections,
+        drain: config.limits.drain,
+        ..ServerLimits::default()
+    };
+    let (drain, sweep_rows) = (config.limits.drain, config.sweep);
+    let policies = config.describe();
+    let gateway = Gateway::new(config, hapax.clone()).await.map_err(Failure::start)?;
+    hapax.start_background(BackgroundOptions { sweep_rows, ..BackgroundOptions::default() });
+
+    let (stop, stop_operator) = (CancellationToken::new(), CancellationToken::new());
+    let operator = Operator::new(hapax.clone(), move || metrics.render());
+    let addresses = (local(&listener)?, local(&operator_listener)?);
+    let operating = tokio::spawn(serve(
+        operator_listener,
+        move |request| {
+            let answer = operator.answer(&request);
+            async move { answer }
+        },
+        ServerLimits { drain: Duration::from_secs(1), ..ServerLimits::default() },
+        stop_operator.clone(),
+    ));
+    let serving = tokio::spawn(serve(
+        listener,
+        move |request| {
+            let gateway = gateway.clone();
+            async move { gateway.answer(request).await }
+        },
+        limits,
+        stop.clone(),
+    ));
+    policies.iter().for_each(|policy| say(policy));
+    say(&format!("operator on http://{}", addresses.1));
+    say(&format!("listening on http://{}", addresses.0));
+
+    stop_signal().await?;
+    info!("stopping: no new connections, executions under way finish");
+    stop.cancel();
+    // Connections and executions drain side by side: a client that hung up leaves its execution.
+    let (left, cut) = tokio::join!(hapax.shutdown(drain), serving);
+    if left > 0 {
+        warn!(left, "executions were abandoned; their outcome is unknown until it is reconciled");
+    }
+    if let Ok(cut) = cut
+        && cut > 0
+    {
+        warn!(cut, "connections were cut at the end of the drain");
+    }
+    stop_operator.cancel();
+    let _ = operating.await;
+    store.close().await;
+    info!("stopped");
+    Ok(ExitCode::SUCCESS)
+}
+
+fn open(config: &Config, database: &std::path::Path) -> Result<SqliteStore, hapax_sql::OpenError> {
+    let mut options = SqliteConfig::new(database);
+    options.timeout = config.limits.store;
+    options.batch = config.group_commit;
+    SqliteStore::open(options)
+}
+
+async fn bind(address: std::net::SocketAddr, flag: &str) -> Result<TcpListener, Failure> {
+    TcpListener::bind(address).await.map_err(|error| {
+        Failure::start(format!(
+            "{flag} {address}: cannot listen there: {error}; choose another address or port"
+        ))
+    })
+}
+
+fn local(listener: &TcpListener) -> Result<std::net::SocketAddr, Failure> {
+    listener.local_addr().map_err(Failure::start)
+}
+
+/// A line for whoever started us; a closed standard output is no reason to stop.
+fn say(line: &str) {
+    use std::io::Write;
+    let mut out = std::io::stdout().lock();
+    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+}
+
+async fn stop_signal() -> Result<(), Failure> {
+    let mut terminate = signal(SignalKind::terminate()).map_err(Failure::start)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(Failure::start)?;
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    Ok(())
+}
+
+/// Histogram buckets in seconds, from a fast commit to a timeout.
+const BUCKETS: [f64; 14] =
+    [0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 20.0];
+
+fn install_metrics() -> Result<PrometheusHandle, Failure> {
+    let builder = PrometheusBuilder::new()
+        .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &BUCKETS)
+        .map_err(Failure::start)?
+        .set_buckets_for_metric(
+            Matcher::Suffix("_batch_size".to_owned()),
+            &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0],
+        )
+        .map_err(Failure::start)?;
+    let handle = builder.install_recorder().map_err(Failure::start)?;
+    hapax::metric_definitions::describe();
+    hapax_gateway::metric_definitions::describe();
+    Ok(handle)
+}

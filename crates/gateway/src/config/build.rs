@@ -1,0 +1,209 @@
+//! Holding the parts of a configuration against each other.
+
+use std::{collections::BTreeMap, net::SocketAddr, sync::Arc};
+
+use super::{
+    At, Config, Environment, Fault, Operation, Place, Report, Routes, ScopeSource, Service,
+    StoreLocation, address, check,
+    draft::{Draft, OperationDraft, ServiceDraft},
+    service,
+};
+
+const LISTEN: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 8080);
+const OPERATOR_LISTEN: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8081);
+
+/// The configuration. Of use only if nothing was reported.
+pub(super) fn build(draft: Draft, has_file: bool, env: Environment, report: &Report) -> Config {
+    let missing = |flag| if has_file { Place::File } else { Place::Flag(flag) };
+    check_scope(&draft, has_file, report);
+    check_listeners(&draft, report);
+    check_replicas(&draft, env, &missing("--store"), report);
+    check_services(&draft, &missing("--upstream"), report);
+    check_operations(&draft, report);
+    let (services, operations) = connect(&draft.services, draft.operations);
+    Config {
+        listen: draft.listen.map_or(LISTEN, |listen| listen.value),
+        operator_listen: draft.operator_listen.map_or(OPERATOR_LISTEN, |listen| listen.value),
+        store: draft
+            .store
+            .map_or_else(|| StoreLocation::Sqlite("hapax.db".into()), |store| store.value),
+        effect_secret: draft.effect_secret,
+        scope: draft.scope.flatten().map_or(ScopeSource::SingleTenant, |scope| scope.value),
+        services,
+        operations,
+        limits: draft.limits,
+        group_commit: draft.group_commit.unwrap_or(128),
+        sweep: draft.sweep.unwrap_or(500),
+    }
+}
+
+fn check_scope(draft: &Draft, has_file: bool, report: &Report) {
+    if draft.scope.is_some() {
+        return;
+    }
+    let what = "there is no scope, and every request needs an owner";
+    if has_file {
+        let help = "add scope = { header = \"X-Account\" }, the header in which your authenticating \
+                    proxy puts the caller's identity, or scope = { single_tenant = true } if all \
+                    callers are one tenant";
+        report.add(&Place::File, Fault::new(what, help));
+    } else {
+        let help = "say --single-tenant if all callers are one tenant, or name the header in which \
+                    your authenticating proxy puts the caller's identity: --scope-header X-Account";
+        report.add(&Place::Flag("--single-tenant, --scope-header"), Fault::new(what, help));
+    }
+}
+
+fn check_listeners(draft: &Draft, report: &Report) {
+    let value = |at: &Option<At<SocketAddr>>, default| at.as_ref().map_or(default, |at| at.value);
+    let (public, operator) =
+        (value(&draft.listen, LISTEN), value(&draft.operator_listen, OPERATOR_LISTEN));
+    let given = draft.operator_listen.as_ref().or(draft.listen.as_ref());
+    let Some(At { place, .. }) = given.filter(|_| address::collide(public, operator)) else {
+        return;
+    };
+    let what = format!("callers ({public}) and operators ({operator}) need a port each");
+    report.add(place, Fault::new(what, "give one of the two another port"));
+}
+
+fn check_replicas(draft: &Draft, env: Environment, missing: &Place, report: &Report) {
+    if !env.kubernetes || draft.single_instance {
+        return;
+    }
+    let place = draft.store.as_ref().map_or(missing, |store| &store.place);
+    let what = "SQLite under an orchestrator (KUBERNETES_SERVICE_HOST is set): each replica would \
+                have a file of its own and protect nothing";
+    let help = "run exactly one replica and say so: --single-instance, or single_instance = true \
+                in the file";
+    report.add(place, Fault::new(what, help));
+}
+
+fn check_services(draft: &Draft, missing: &Place, report: &Report) {
+    if draft.services.is_empty() {
+        let help = if missing.is_flag() {
+            "say --upstream http://127.0.0.1:3000, or name a file with --config"
+        } else {
+            "add a [[service]] with upstream = \"http://127.0.0.1:3000\""
+        };
+        report.add(missing, Fault::new("there is no service to pass requests to", help));
+    }
+    let mut seen = BTreeMap::new();
+    for prefix in draft.services.iter().filter_map(|service| service.prefix.as_ref()) {
+        if let Some(first) = seen.insert(prefix.value.as_str(), &prefix.place) {
+            let what = format!("\"{}/\" is the prefix of two services{}", prefix.value, on(first));
+            let help = "give each service its own prefix, such as prefix = \"/v1\"";
+            report.add(&prefix.place, Fault::new(what, help));
+        }
+    }
+}
+
+fn check_operations(draft: &Draft, report: &Report) {
+    let prefixes = prefixes(&draft.services);
+    // Under a prefix that is wrong there might be anything.
+    let has_services =
+        !prefixes.is_empty() && draft.services.iter().all(|service| service.prefix.is_some());
+    let mut names = BTreeMap::new();
+    for (at, operation) in draft.operations.iter().enumerate() {
+        if operation.sound {
+            check::policy(operation, report);
+            if let Some(first) = names.insert(&operation.policy.name, &operation.place) {
+                let what =
+                    format!("two operations are named {}{}", operation.policy.name, on(first));
+                let help = "name each once; routes that produce one effect share an operation";
+                report.add(&operation.place, Fault::new(what, help));
+            }
+        }
+        for (nth, route) in operation.routes.iter().enumerate() {
+            if has_services && service::reached(&prefixes, &route.value).is_empty() {
+                let what = format!("\"{}\" is under the prefix of no service", route.value);
+                let help = "correct the path, or add a [[service]] with its prefix";
+                report.add(&route.place, Fault::new(what, help));
+            }
+            let earlier = operation.routes.iter().take(nth);
+            if earlier.clone().any(|other| other.value.is_same(&route.value)) {
+                let what = format!("\"{}\" is there twice", route.value);
+                report.add(&route.place, Fault::new(what, "leave one of them out"));
+            }
+            for other in draft.operations.iter().take(at) {
+                check_unambiguous(operation, route, other, report);
+            }
+        }
+    }
+}
+
+fn check_unambiguous(
+    operation: &OperationDraft,
+    route: &At<super::RoutePattern>,
+    other: &OperationDraft,
+    report: &Report,
+) {
+    let meets = |earlier: &&At<super::RoutePattern>| earlier.value.ambiguous_with(&route.value);
+    if let Some(earlier) = other.routes.iter().find(meets) {
+        let what = format!(
+            "a request can be on \"{}\" of {} and on \"{}\" of {}{}, and neither is the more \
+             special route",
+            route.value,
+            operation.policy.name,
+            earlier.value,
+            other.policy.name,
+            on(&earlier.place),
+        );
+        let help =
+            "give the route to one operation, or make one of the two literal where they meet";
+        report.add(&route.place, Fault::new(what, help));
+    }
+}
+
+fn prefixes(services: &[ServiceDraft]) -> Vec<&str> {
+    let prefixes = services.iter().map(|service| service.prefix.as_ref());
+    prefixes.map(|prefix| prefix.map_or("", |at| at.value.as_str())).collect()
+}
+
+fn on(place: &Place) -> String {
+    match place {
+        Place::Line(line, _) => format!(" (the other on line {line})"),
+        _ => String::new(),
+    }
+}
+
+/// Gives every service the operations that requests to it can be on. An operation whose routes
+/// lead to several services is there once for each: records remember where their effect happened.
+fn connect(
+    drafts: &[ServiceDraft],
+    operations: Vec<OperationDraft>,
+) -> (Vec<Service>, Vec<Arc<Operation>>) {
+    let prefixes = prefixes(drafts);
+    let mut services: Vec<Service> = drafts
+        .iter()
+        .zip(&prefixes)
+        .map(|(draft, prefix)| Service {
+            upstream: draft.upstream.as_ref().map(|at| at.value.clone()).unwrap_or_default(),
+            prefix: if prefix.is_empty() { "/".to_owned() } else { (*prefix).to_owned() },
+            routes: Routes::default(),
+        })
+        .collect();
+    let mut connected = Vec::new();
+    for draft in operations {
+        let routes: Vec<_> = draft.routes.into_iter().map(|route| route.value).collect();
+        let mut of_target: BTreeMap<String, Arc<Operation>> = BTreeMap::new();
+        for route in &routes {
+            for at in service::reached(&prefixes, route) {
+                let Some(service) = services.get_mut(at) else { continue };
+                let target = service.origin();
+                let operation = of_target.entry(target.clone()).or_insert_with(|| {
+                    let mut policy = draft.policy.clone();
+                    policy.target = target;
+                    let (routes, contract) = (routes.clone(), draft.contract.clone());
+                    Arc::new(Operation { policy, routes, contract })
+                });
+                service.routes.insert(route, operation);
+            }
+        }
+        connected.extend(of_target.into_values());
+    }
+    // The longest prefix that fits is the first that fits.
+    services.sort_by_key(|service| std::cmp::Reverse(service.prefix.len()));
+    (services, connected)
+}

@@ -1,0 +1,64 @@
+//! What is printed at start.
+
+use std::collections::BTreeSet;
+
+use hapax_core::{InFlight, Kind, Mode, OnUnknown};
+
+use super::{Config, Operation, RoutePattern, duration::show};
+
+impl Config {
+    /// One line for each operation, with its policy.
+    pub fn describe(&self) -> Vec<String> {
+        let mut seen = BTreeSet::new();
+        let operations = self.operations.iter();
+        operations
+            .filter(|operation| seen.insert(&operation.policy.name))
+            .map(|operation| describe(operation))
+            .collect()
+    }
+}
+
+fn describe(operation: &Operation) -> String {
+    let policy = &operation.policy;
+    let head = format!("operation {}: {}", policy.name, routes(&operation.routes));
+    let mode = match policy.mode {
+        Mode::Enforce => "enforce",
+        Mode::Observe => "observe",
+    };
+    match &policy.kind {
+        Kind::Natural => return format!("{head} · natural, no key needed · mode {mode}"),
+        Kind::Unprotected { reason } => return format!("{head} · unprotected: {reason}"),
+        Kind::Keyed => {}
+    }
+    let key = if policy.key.required { "with a key, required" } else { "with a key" };
+    let source = match &*policy.key.header {
+        "idempotency-key" => String::new(),
+        header => format!(" from {header}"),
+    };
+    let on_unknown = match (policy.on_unknown, policy.collapse_for) {
+        (OnUnknown::Resend, Some(collapse_for)) => {
+            format!("resend, the service collapses for {}", show(collapse_for))
+        }
+        (on_unknown, _) => on_unknown.to_string(),
+    };
+    let in_flight = match policy.in_flight {
+        InFlight::Conflict => " · in flight conflict".to_owned(),
+        InFlight::Wait(_) => String::new(),
+    };
+    format!(
+        "{head} {key}{source} · on_unknown {on_unknown}{in_flight} · lease {} · timeout {} · \
+         outcome kept {}, key refused for {} · mode {mode}",
+        show(policy.lease),
+        show(policy.timeout),
+        show(policy.retention.outcome),
+        show(policy.retention.tombstone),
+    )
+}
+
+/// The routes, or where they are every path, their methods.
+fn routes(routes: &[RoutePattern]) -> String {
+    if routes.iter().all(|route| route.path() == "/*") {
+        return routes.iter().map(|route| route.method().as_str()).collect::<Vec<_>>().join(",");
+    }
+    routes.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}

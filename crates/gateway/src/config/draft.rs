@@ -1,0 +1,78 @@
+//! What file and flags have said so far, each value with the place it came from.
+
+use std::{collections::BTreeMap, net::SocketAddr};
+
+use hapax_core::OperationPolicy;
+use http::Uri;
+
+use super::{At, EffectSecretSource, Limits, Place, RoutePattern, ScopeSource, StoreLocation};
+
+/// A configuration before its parts are held against each other.
+#[derive(Debug, Default)]
+pub(super) struct Draft {
+    pub(super) listen: Option<At<SocketAddr>>,
+    pub(super) operator_listen: Option<At<SocketAddr>>,
+    pub(super) store: Option<At<StoreLocation>>,
+    pub(super) effect_secret: EffectSecretSource,
+    /// `Some(None)` is a scope that was given and is wrong.
+    pub(super) scope: Option<Option<At<ScopeSource>>>,
+    pub(super) single_instance: bool,
+    pub(super) services: Vec<ServiceDraft>,
+    pub(super) operations: Vec<OperationDraft>,
+    pub(super) limits: Limits,
+    pub(super) group_commit: Option<usize>,
+    pub(super) sweep: Option<usize>,
+}
+
+/// A service. What is absent is reported already.
+#[derive(Debug)]
+pub(super) struct ServiceDraft {
+    pub(super) upstream: Option<At<Uri>>,
+    /// Without the slash at its end: `""` is every path.
+    pub(super) prefix: Option<At<String>>,
+}
+
+/// An operation. Its policy has no target yet.
+#[derive(Debug)]
+pub(super) struct OperationDraft {
+    pub(super) place: Place,
+    pub(super) policy: OperationPolicy,
+    /// Where each setting was given, by its key.
+    pub(super) places: BTreeMap<&'static str, Place>,
+    pub(super) routes: Vec<At<RoutePattern>>,
+    pub(super) contract: BTreeMap<String, String>,
+    /// Whether every value of its own was right. Otherwise holding them against each other would
+    /// find what follows from that only.
+    pub(super) sound: bool,
+}
+
+impl OperationDraft {
+    pub(super) fn new(place: Place, policy: OperationPolicy) -> Self {
+        Self {
+            place,
+            policy,
+            places: BTreeMap::new(),
+            routes: Vec::new(),
+            contract: BTreeMap::new(),
+            sound: true,
+        }
+    }
+
+    /// Takes over a value, if there is one, and remembers where it was given.
+    pub(super) fn set<T>(
+        &mut self,
+        key: &'static str,
+        value: Option<At<T>>,
+        put: impl FnOnce(&mut OperationPolicy, T),
+    ) {
+        if let Some(At { place, value }) = value {
+            self.places.insert(key, place);
+            put(&mut self.policy, value);
+        }
+    }
+
+    /// Where the first of these settings was given that was, else the whole operation.
+    pub(super) fn place_of(&self, keys: &[&'static str]) -> &Place {
+        keys.iter().find_map(|key| self.places.get(*key)).unwrap_or(&self.place)
+    }
+}

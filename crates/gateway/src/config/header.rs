@@ -1,0 +1,98 @@
+//! Names of header fields, and what each is fit for.
+
+use http::{HeaderName, header};
+
+use super::{Fault, suggest::shown};
+use crate::headers::never_replayed;
+
+/// Fields of the connection and of the message's frame: they are not the caller's to choose.
+const FRAMING: [&str; 10] = [
+    "connection",
+    "content-length",
+    "expect",
+    "host",
+    "keep-alive",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// Fields that prove who somebody is.
+const CREDENTIALS: [HeaderName; 3] =
+    [header::AUTHORIZATION, header::COOKIE, header::PROXY_AUTHORIZATION];
+
+/// The field a caller's identity is in.
+pub(super) fn scope(text: &str) -> Result<HeaderName, Fault> {
+    let name = parse(text)?;
+    if CREDENTIALS.contains(&name) {
+        return Err(Fault::new(
+            format!("{name} changes when a credential is renewed, and the retry would be new"),
+            "name a header in which your authenticating proxy puts a stable identity, \
+             such as X-Account",
+        ));
+    }
+    if name == "idempotency-key" || unfit(&name) {
+        return Err(Fault::new(
+            format!("{name} does not say who the caller is"),
+            "name the header in which your authenticating proxy puts the caller's identity, \
+             such as X-Account",
+        ));
+    }
+    Ok(name)
+}
+
+/// The field a key is in, written `header:<name>`.
+pub(super) fn key_source(text: &str) -> Result<String, Fault> {
+    const EXAMPLE: &str = "write from = \"header:idempotency-key\"";
+    if text.starts_with("body:") {
+        return Err(Fault::new("a key from the body comes with a later version of hapax", EXAMPLE));
+    }
+    let Some(text) = text.strip_prefix("header:") else {
+        return Err(Fault::new(format!("{} does not name a header", shown(text)), EXAMPLE));
+    };
+    let name = parse(text)?;
+    if CREDENTIALS.contains(&name) || unfit(&name) {
+        return Err(Fault::new(format!("{name} cannot carry a key"), EXAMPLE));
+    }
+    Ok(name.as_str().to_owned())
+}
+
+/// A field of the answer that is replayed beside the standard ones.
+pub(super) fn replayed(text: &str) -> Result<String, Fault> {
+    let name = parse(text)?;
+    if never_replayed(&name) {
+        return Err(Fault::new(
+            format!("{name} is never replayed: it belongs to one exchange or one receiver"),
+            "remove it",
+        ));
+    }
+    Ok(name.as_str().to_owned())
+}
+
+/// A field of the request that is part of the intent.
+pub(super) fn fingerprinted(text: &str) -> Result<String, Fault> {
+    let name = parse(text)?;
+    if CREDENTIALS.contains(&name) || name == "idempotency-key" || unfit(&name) {
+        return Err(Fault::new(
+            format!(
+                "{name} is no part of an intent: it may differ when the same request is retried"
+            ),
+            "remove it",
+        ));
+    }
+    Ok(name.as_str().to_owned())
+}
+
+/// Reads a name, in lower case.
+fn parse(text: &str) -> Result<HeaderName, Fault> {
+    HeaderName::from_bytes(text.as_bytes()).map_err(|_| {
+        let what = format!("{} is not the name of a header", shown(text));
+        Fault::new(what, "write the name alone, such as X-Account")
+    })
+}
+
+fn unfit(name: &HeaderName) -> bool {
+    FRAMING.contains(&name.as_str()) || name.as_str().starts_with("hapax-")
+}

@@ -1,0 +1,246 @@
+//! The configuration: one file, or a few flags, into what the gateway runs by.
+//!
+//! [`Config::load`] reads both, holds every part against every other, and gives either a
+//! configuration that works or all that is wrong with it, each with its place and its remedy. A
+//! file goes through four steps: its tables are read key by key (`file`, `operation`) into a
+//! draft, the flags go before it (`flags`), the parts are held against each other (`build`,
+//! `check`), and routes are sorted to services (`service`, `routes`).
+
+use std::{collections::BTreeMap, fs, net::SocketAddr, path::Path, sync::Arc, time::Duration};
+
+use hapax_core::OperationPolicy;
+use http::{HeaderName, Method};
+
+mod address;
+mod build;
+mod check;
+mod describe;
+mod draft;
+mod duration;
+mod error;
+mod file;
+mod flags;
+mod header;
+mod operation;
+mod routes;
+mod section;
+mod service;
+mod size;
+mod store;
+mod suggest;
+mod words;
+
+pub use error::{ConfigError, Fault, Mistake};
+pub use flags::Flags;
+pub use routes::{RoutePattern, Routes};
+pub use service::Service;
+pub use store::{EffectSecretSource, StoreLocation};
+
+use error::{At, Place, Report};
+use service::prefix;
+
+/// What the gateway runs by: complete and consistent.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// Where callers connect. Default: `0.0.0.0:8080`. Port 0 is any free one.
+    pub listen: SocketAddr,
+    /// Where health and metrics are. Default: `127.0.0.1:8081`. Port 0 is any free one.
+    pub operator_listen: SocketAddr,
+    /// Where records live. Default: `sqlite:hapax.db`.
+    pub store: StoreLocation,
+    /// Where the secret of effect ids comes from. Default: made beside the database.
+    pub effect_secret: EffectSecretSource,
+    /// Whose key a key is. No default: it has to be said.
+    pub scope: ScopeSource,
+    /// The services behind, the longest prefix first. At least one.
+    pub services: Vec<Service>,
+    /// The operations in the order of the file. One whose routes lead to several upstreams is here
+    /// once for each, with that upstream as its policy's target.
+    pub operations: Vec<Arc<Operation>>,
+    /// What the gateway takes on at most.
+    pub limits: Limits,
+    /// How many writes share a commit at most. Default: 128.
+    pub group_commit: usize,
+    /// How many rows one step of the sweeper takes on. Default: 500.
+    pub sweep: usize,
+}
+
+impl Config {
+    /// What the flags say, and the file that they name.
+    ///
+    /// # Errors
+    /// [`ConfigError`] with everything that is wrong.
+    pub fn load(flags: &Flags, env: Environment) -> Result<Self, ConfigError> {
+        match &flags.config {
+            Some(file) => Self::from_file(file, flags, env),
+            None => Self::from_flags(flags, env),
+        }
+    }
+
+    /// A file, and the flags before it.
+    ///
+    /// # Errors
+    /// [`ConfigError`] with everything that is wrong.
+    pub fn from_file(file: &Path, flags: &Flags, env: Environment) -> Result<Self, ConfigError> {
+        let unreadable = |what: String, help: &str| {
+            let report = Report::default();
+            report.add(&Place::File, Fault::new(what, help));
+            Err(report.into_error(Some(file)))
+        };
+        match fs::read(file).map(String::from_utf8) {
+            Ok(Ok(text)) => Self::from_text(file, &text, flags, env),
+            Ok(Err(_)) => unreadable("it is not UTF-8".to_owned(), "save it as UTF-8"),
+            Err(error) => unreadable(
+                format!("it cannot be read: {error}"),
+                "check the path after --config, and that this user may read the file",
+            ),
+        }
+    }
+
+    /// The flags alone: POST and PATCH with a key are one operation, `default`, and everything
+    /// else passes.
+    ///
+    /// # Errors
+    /// [`ConfigError`] with everything that is wrong.
+    pub fn from_flags(flags: &Flags, env: Environment) -> Result<Self, ConfigError> {
+        Self::from_draft(draft::Draft::default(), None, flags, env, Report::default())
+    }
+
+    /// Where a request goes, by its method and the path of its target as it came; `None` where no
+    /// service has its prefix.
+    pub fn route(&self, method: &Method, path: &str) -> Option<Route<'_>> {
+        let spelled = routes::normalised(path);
+        let service = self.services.iter().find(|service| service.takes(&spelled))?;
+        Some(Route { service, operation: service.routes.find_spelled(method, &spelled) })
+    }
+
+    fn from_text(
+        file: &Path,
+        text: &str,
+        flags: &Flags,
+        env: Environment,
+    ) -> Result<Self, ConfigError> {
+        let report = Report::default();
+        match file::read(text, &report) {
+            Some(draft) => Self::from_draft(draft, Some(file), flags, env, report),
+            None => Err(report.into_error(Some(file))),
+        }
+    }
+
+    fn from_draft(
+        mut draft: draft::Draft,
+        file: Option<&Path>,
+        flags: &Flags,
+        env: Environment,
+        report: Report,
+    ) -> Result<Self, ConfigError> {
+        flags.apply(&mut draft, file.is_some(), &report);
+        let config = build::build(draft, file.is_some(), env, &report);
+        report.finish(file, config)
+    }
+}
+
+/// Where a request goes.
+#[derive(Clone, Copy, Debug)]
+pub struct Route<'a> {
+    /// The service that answers it.
+    pub service: &'a Service,
+    /// The operation it is an attempt at; `None` passes through unprotected.
+    pub operation: Option<&'a Arc<Operation>>,
+}
+
+/// An operation at one upstream.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Operation {
+    /// All that is decided for it.
+    pub policy: OperationPolicy,
+    /// The requests that are attempts at it.
+    pub routes: Vec<RoutePattern>,
+    /// What it does, in its owner's words: kept to be shown. Default: empty.
+    pub contract: BTreeMap<String, String>,
+}
+
+/// Where the scope of a request comes from.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum ScopeSource {
+    /// All callers are one tenant.
+    SingleTenant,
+    /// This header, which a trusted proxy sets.
+    Header(HeaderName),
+}
+
+/// What the gateway takes on at most, and how long it waits.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Limits {
+    /// The largest body of a keyed request, in bytes. Default: 1 MiB.
+    pub request_body: usize,
+    /// How long a keyed request's body may take to arrive whole. Default: 10 s.
+    pub body_within: Duration,
+    /// The bodies of all keyed requests under way together, in bytes. Default: 256 MiB.
+    pub buffered_total: usize,
+    /// How long connecting to a service may take. Default: 2 s.
+    pub connect: Duration,
+    /// How long a call of the store may take. Default: 2 s.
+    pub store: Duration,
+    /// How long requests under way may take after a shutdown was asked for. Default: 30 s.
+    pub drain: Duration,
+    /// How many callers may be connected at once. Default: 10,000.
+    pub max_connections: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            request_body: 1 << 20,
+            body_within: Duration::from_secs(10),
+            buffered_total: 256 << 20,
+            connect: Duration::from_secs(2),
+            store: Duration::from_secs(2),
+            drain: Duration::from_secs(30),
+            max_connections: 10_000,
+        }
+    }
+}
+
+/// What the process was started in, as far as it decides anything.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Environment {
+    /// Whether an orchestrator runs it, which may run several.
+    pub kubernetes: bool,
+}
+
+impl Environment {
+    /// The environment of this process.
+    pub fn of_process() -> Self {
+        Self { kubernetes: std::env::var_os("KUBERNETES_SERVICE_HOST").is_some() }
+    }
+}
+
+/// The most bits a key may be asked for: beyond, no key that anybody sends would do.
+const MOST_KEY_BITS: u16 = 512;
+
+/// A number that is neither too small nor too large.
+fn in_range<T: PartialOrd + std::fmt::Display>(
+    number: T,
+    least: T,
+    most: T,
+    example: &str,
+) -> Result<T, Fault> {
+    if (&least..=&most).contains(&&number) {
+        return Ok(number);
+    }
+    Err(out_of_range(number, least, most, example))
+}
+
+fn out_of_range<T: std::fmt::Display>(
+    number: impl std::fmt::Display,
+    least: T,
+    most: T,
+    example: &str,
+) -> Fault {
+    let what = format!("{number} is not between {least} and {most}");
+    Fault::new(what, format!("write a number in that range, such as {example}"))
+}
+
+#[cfg(test)]
+mod tests;

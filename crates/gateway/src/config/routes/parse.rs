@@ -1,0 +1,113 @@
+//! Reading a route.
+
+use http::Method;
+
+use super::{RoutePattern, Segment, normalised, path::u8_from_hex};
+use crate::config::{
+    Fault,
+    suggest::{nearest, shown},
+};
+
+const METHODS: [&str; 9] =
+    ["DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "QUERY", "TRACE"];
+
+impl RoutePattern {
+    /// Reads a method, a space and a path.
+    ///
+    /// # Errors
+    /// Any other text, with the right way to write it.
+    pub fn parse(text: &str) -> Result<Self, Fault> {
+        let Some((method, path)) = text.split_once(' ') else {
+            return Err(Fault::new(
+                format!("{} is not a method and a path", shown(text)),
+                "write both, such as \"POST /v1/payments\"",
+            ));
+        };
+        let method = read_method(method)?;
+        let path = normalised(path.trim_start_matches(' ')).into_owned();
+        let segments = read_path(&path)?;
+        Ok(Self { method, path, segments })
+    }
+}
+
+fn read_method(text: &str) -> Result<Method, Fault> {
+    let upper = text.to_ascii_uppercase();
+    let did_you_mean = |word: &str| {
+        let what = format!("{} is not a method", shown(text));
+        Err(Fault::new(what, format!("did you mean {word:?}?")))
+    };
+    if METHODS.contains(&text) {
+        return Method::from_bytes(text.as_bytes()).or_else(|_| did_you_mean("POST"));
+    }
+    if upper == "CONNECT" {
+        return Err(Fault::new("a tunnel is not forwarded", "remove the route"));
+    }
+    // Methods are case-sensitive, and a slip would leave the route without its requests.
+    match nearest(&upper, METHODS) {
+        Some(word) => did_you_mean(word),
+        None if text != upper => did_you_mean(&upper),
+        None => Method::from_bytes(text.as_bytes()).or_else(|_| did_you_mean("POST")),
+    }
+}
+
+fn read_path(path: &str) -> Result<Vec<Segment>, Fault> {
+    let wrong = |what: String, help: &str| Err(Fault::new(what, help));
+    if path.contains("://") {
+        let what = format!("{} is a URL, not a path", shown(path));
+        return wrong(what, "write the path alone, such as \"POST /v1/payments\"");
+    }
+    let Some(rest) = path.strip_prefix('/') else {
+        let what = format!("the path {} does not start with a slash", shown(path));
+        return wrong(what, "write it whole, such as \"POST /v1/payments\"");
+    };
+    if path.contains(['?', '#']) {
+        let what = format!("the path {} has a query or a fragment", shown(path));
+        return wrong(what, "end it before them; a route goes with every query");
+    }
+    if !path.bytes().all(|byte| byte.is_ascii_graphic()) || has_bad_escape(path) {
+        let what = format!("the path {} has a character that no request has", shown(path));
+        return wrong(what, "percent-encode it, as in \"POST /caf%C3%A9\"");
+    }
+    let mut names = Vec::new();
+    let count = rest.split('/').count();
+    let mut segments = Vec::with_capacity(count);
+    for (at, part) in rest.split('/').enumerate() {
+        let segment = read_segment(part, at + 1 == count)?;
+        if segment == Segment::Parameter {
+            if names.contains(&part) {
+                return wrong(format!("{part} is in the path twice"), "give each its own name");
+            }
+            names.push(part);
+        }
+        segments.push(segment);
+    }
+    Ok(segments)
+}
+
+fn read_segment(part: &str, last: bool) -> Result<Segment, Fault> {
+    const BRACES: &str = "write {name} for any one segment and * at the end for any rest";
+    if part == "*" && last {
+        return Ok(Segment::Rest);
+    }
+    if part.contains('*') {
+        let what = format!("{} has a * that is not the last segment by itself", shown(part));
+        return Err(Fault::new(what, BRACES));
+    }
+    if part.starts_with(':') {
+        let what = format!("{} would be taken for itself", shown(part));
+        return Err(Fault::new(what, BRACES));
+    }
+    let named = part.strip_prefix('{').and_then(|part| part.strip_suffix('}'));
+    let is_name = |name: &str| {
+        !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+    };
+    match named {
+        Some(name) if is_name(name) => Ok(Segment::Parameter),
+        None if !part.contains(['{', '}']) => Ok(Segment::Literal(part.into())),
+        _ => Err(Fault::new(format!("{} is not a whole {{name}}", shown(part)), BRACES)),
+    }
+}
+
+fn has_bad_escape(path: &str) -> bool {
+    path.split('%').skip(1).any(|part| part.get(..2).and_then(u8_from_hex).is_none())
+}

@@ -1,0 +1,170 @@
+//! The gateway: which way each request takes.
+
+use std::{collections::HashMap, sync::Arc};
+
+use bytes::Bytes;
+use hapax::{Hapax, Operation};
+use hapax_core::{Kind, Mode};
+use hapax_store::StoreError;
+use http::{HeaderName, Request, Response, StatusCode};
+use metrics::{counter, histogram};
+use thiserror::Error;
+
+use crate::{
+    answers::AnswerBody,
+    body::{BufferBudget, ReadLimits},
+    config::{self, Config, ScopeSource},
+    headers, keyed,
+    metric_definitions::{REQUEST_SECONDS, REQUESTS},
+    observe::{self, Observer},
+    passthrough,
+    server::Inbound,
+    upstream::{BaseError, Upstream, UpstreamConfig},
+};
+
+/// The request flow of a configuration. Clones share everything.
+#[derive(Clone)]
+pub struct Gateway(Arc<Shared>);
+
+/// What all requests share.
+pub(crate) struct Shared {
+    pub(crate) hapax: Hapax,
+    pub(crate) scope_header: Option<HeaderName>,
+    pub(crate) read_limits: ReadLimits,
+    pub(crate) budget: BufferBudget,
+    pub(crate) observer: Observer,
+    config: Config,
+    /// One for each service of the configuration, in its order.
+    upstreams: Vec<Upstream>,
+    /// The keyed operations, by the address of the one in the configuration, which stays there.
+    routes: HashMap<usize, Route>,
+    /// Whether no operation enforces: then not even our own fields are touched anywhere.
+    only_observes: bool,
+}
+
+/// A keyed operation, ready to be run.
+#[derive(Clone, Debug)]
+pub(crate) struct Route {
+    pub(crate) operation: Arc<Operation>,
+    pub(crate) key_header: HeaderName,
+    pub(crate) replay_headers: Arc<[HeaderName]>,
+}
+
+impl Gateway {
+    /// Makes the gateway of a configuration, registering its operations with the engine.
+    ///
+    /// # Errors
+    /// [`GatewayError`] when the store cannot take the operations' policies, or an upstream's
+    /// address is not one.
+    pub async fn new(config: Config, hapax: Hapax) -> Result<Self, GatewayError> {
+        let connect =
+            UpstreamConfig { connect_timeout: config.limits.connect, ..Default::default() };
+        let upstreams =
+            config.services.iter().map(|service| Upstream::new(&service.upstream, connect));
+        let upstreams = upstreams.collect::<Result<_, _>>()?;
+        let mut routes = HashMap::new();
+        for configured in &config.operations {
+            if configured.policy.kind == Kind::Keyed {
+                let operation = hapax.operation(configured.policy.clone()).await?;
+                routes.insert(address(configured), Route::new(operation)?);
+            }
+        }
+        let enforces = |route: &Route| route.operation.policy().mode == Mode::Enforce;
+        let shared = Shared {
+            hapax,
+            scope_header: match &config.scope {
+                ScopeSource::SingleTenant => None,
+                ScopeSource::Header(name) => Some(name.clone()),
+            },
+            read_limits: ReadLimits {
+                max_bytes: config.limits.request_body,
+                within: config.limits.body_within,
+            },
+            budget: BufferBudget::new(config.limits.buffered_total),
+            observer: Observer::default(),
+            only_observes: !routes.is_empty() && !routes.values().any(enforces),
+            config,
+            upstreams,
+            routes,
+        };
+        Ok(Self(Arc::new(shared)))
+    }
+
+    /// Answers one request.
+    pub async fn answer(&self, request: Request<Inbound>) -> Response<AnswerBody> {
+        let begun = tokio::time::Instant::now();
+        let shared = &*self.0;
+        let (head, body) = request.into_parts();
+        if let Err(fault) = headers::check_request(&head) {
+            return plain(fault.status(), fault.to_string());
+        }
+        let Some((upstream, route)) = shared.route(&head) else {
+            return plain(StatusCode::NOT_FOUND, "no service takes this path".to_owned());
+        };
+        let (way, answer) = match route.map(|route| (route, route.operation.policy().mode)) {
+            Some((route, Mode::Enforce)) => {
+                ("keyed", keyed::answer(shared, route, upstream, head, body).await)
+            }
+            Some((route, Mode::Observe)) => {
+                ("observed", observe::answer(shared, route, upstream, head, body).await)
+            }
+            None => {
+                let strip_ours = !shared.only_observes;
+                ("passed", passthrough::answer(upstream, head, body, strip_ours).await)
+            }
+        };
+        counter!(REQUESTS, "way" => way).increment(1);
+        histogram!(REQUEST_SECONDS, "way" => way).record(begun.elapsed().as_secs_f64());
+        answer
+    }
+}
+
+impl Shared {
+    /// The service of a request, and its keyed operation.
+    fn route(&self, head: &http::request::Parts) -> Option<(&Upstream, Option<&Route>)> {
+        let found = self.config.route(&head.method, head.uri.path())?;
+        let mut services = self.config.services.iter().zip(&self.upstreams);
+        let (_, upstream) = services.find(|(service, _)| std::ptr::eq(*service, found.service))?;
+        let route = found.operation.and_then(|operation| self.routes.get(&address(operation)));
+        Some((upstream, route))
+    }
+}
+
+impl Route {
+    fn new(operation: Arc<Operation>) -> Result<Self, GatewayError> {
+        let policy = operation.policy();
+        let header = |name: &String| {
+            HeaderName::try_from(name.as_str()).map_err(|_| GatewayError::Header(name.clone()))
+        };
+        Ok(Self {
+            key_header: header(&policy.key.header)?,
+            replay_headers: policy.replay_headers.iter().map(header).collect::<Result<_, _>>()?,
+            operation,
+        })
+    }
+}
+
+/// Why a gateway cannot be made of a configuration.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum GatewayError {
+    /// The store could not take the operations' policies.
+    #[error("the operations' policies could not be stored")]
+    Store(#[from] StoreError),
+    /// An upstream's address is not one.
+    #[error(transparent)]
+    Upstream(#[from] BaseError),
+    /// A policy names what cannot be a header.
+    #[error("{0:?} cannot be a header's name")]
+    Header(String),
+}
+
+fn address(operation: &Arc<config::Operation>) -> usize {
+    Arc::as_ptr(operation).addr()
+}
+
+fn plain(status: StatusCode, text: String) -> Response<AnswerBody> {
+    let mut response = Response::new(AnswerBody::full(Bytes::from(text + "\n"), None));
+    *response.status_mut() = status;
+    response
+}

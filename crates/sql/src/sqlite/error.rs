@@ -1,0 +1,248 @@
+//! What can be wrong with a SQLite file at start, and what became of a failed statement.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use hapax_store::StoreError;
+use rusqlite::{Error, ErrorCode};
+use thiserror::Error as ThisError;
+
+/// Why a store cannot be opened. Each message names the cause and the remedy.
+#[derive(Clone, Debug, Eq, PartialEq, ThisError)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// A database in memory, or a URI.
+    #[error(
+        "the store cannot be {0:?}: records have to survive a restart; give the path of a file, \
+         such as hapax.db"
+    )]
+    NotAPath(PathBuf),
+    /// The path is a directory.
+    #[error("{0} is a directory; give the path of a file in it, such as {0}/hapax.db")]
+    Directory(Shown),
+    /// The path is a device, a socket or a pipe.
+    #[error("{0} is not a regular file; give the path of a file")]
+    NotAFile(Shown),
+    /// The directory of the file does not exist.
+    #[error("the directory of {0} does not exist; create it first")]
+    DirectoryMissing(Shown),
+    /// There is no such file, and it is only to be read.
+    #[error("{0} does not exist; name the store that hapax serve uses")]
+    Missing(Shown),
+    /// The file or its directory may not be used.
+    #[error(
+        "no permission to use {0}; hapax needs to read and write the file, and to create files \
+         in its directory"
+    )]
+    PermissionDenied(Shown),
+    /// The file can be read only.
+    #[error(
+        "{0} is read-only; hapax needs to write it: check the permissions of the file and \
+         whether its file system is mounted read-only"
+    )]
+    ReadOnly(Shown),
+    /// The file is no SQLite database.
+    #[error("{0} is not a SQLite database; give another path, or move the file away")]
+    NotADatabase(Shown),
+    /// It is a SQLite database of something else.
+    #[error(
+        "{0} is a SQLite database of another program; give hapax a file of its own, such as \
+         hapax.db"
+    )]
+    NotHapax(Shown),
+    /// It is damaged.
+    #[error("{path} is damaged ({reason}); restore it from a backup while no hapax is running")]
+    Corrupt {
+        /// The file.
+        path: Shown,
+        /// What SQLite found.
+        reason: String,
+    },
+    /// It was written by a newer hapax.
+    #[error(
+        "{path} has schema version {found}, this hapax knows versions up to {known}; use the \
+         hapax that wrote it, or a newer one"
+    )]
+    NewerSchema {
+        /// The file.
+        path: Shown,
+        /// The version that was found.
+        found: u32,
+        /// The newest version that this hapax knows.
+        known: u32,
+    },
+    /// It was written by an older hapax, and is only to be read.
+    #[error(
+        "{path} has schema version {found}, this hapax reads version {known}; start hapax serve \
+         on it once, it brings the file up to date"
+    )]
+    OlderSchema {
+        /// The file.
+        path: Shown,
+        /// The version that was found.
+        found: u32,
+        /// The version that this hapax reads.
+        known: u32,
+    },
+    /// A migration was applied with another text than this hapax has.
+    #[error(
+        "migration {version} of {path} is not the one that this hapax knows; use the hapax that \
+         made the file"
+    )]
+    OtherMigration {
+        /// The file.
+        path: Shown,
+        /// The migration.
+        version: u32,
+    },
+    /// Another process held its lock for too long.
+    #[error(
+        "{path} stayed locked by another process for {waited:?}; find it (a backup, a SQLite \
+         shell?) and let it finish"
+    )]
+    Locked {
+        /// The file.
+        path: Shown,
+        /// How long was waited.
+        waited: Duration,
+    },
+    /// The file system cannot do write-ahead logging.
+    #[error(
+        "{path} cannot use SQLite's write-ahead log (journal mode stays {mode}); put it on a \
+         local file system, not on a network share"
+    )]
+    NoWal {
+        /// The file.
+        path: Shown,
+        /// The journal mode that it stayed in.
+        mode: String,
+    },
+    /// Commits would not be forced to disk.
+    #[error("SQLite would not force commits of {path} to disk (synchronous is {level}, not FULL)")]
+    NotDurable {
+        /// The file.
+        path: Shown,
+        /// The level that is in force.
+        level: i64,
+    },
+    /// No space left.
+    #[error("no space is left for {0}; free space on its disk")]
+    Full(Shown),
+    /// Anything else.
+    #[error("{path} cannot be opened: {reason}")]
+    Other {
+        /// The file.
+        path: Shown,
+        /// What the system said.
+        reason: String,
+    },
+}
+
+/// A path as it is shown to people.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Shown(PathBuf);
+
+impl From<&Path> for Shown {
+    fn from(path: &Path) -> Self {
+        Self(path.to_owned())
+    }
+}
+
+impl std::fmt::Display for Shown {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.display().fmt(f)
+    }
+}
+
+impl OpenError {
+    pub(super) fn from_io(path: &Path, error: &io::Error) -> Self {
+        use io::ErrorKind as Kind;
+        let shown = Shown::from(path);
+        match error.kind() {
+            Kind::NotFound => Self::DirectoryMissing(shown),
+            Kind::NotADirectory => Self::DirectoryMissing(shown),
+            Kind::PermissionDenied => Self::PermissionDenied(shown),
+            Kind::ReadOnlyFilesystem => Self::ReadOnly(shown),
+            Kind::StorageFull | Kind::QuotaExceeded => Self::Full(shown),
+            _ => Self::Other { path: shown, reason: error.to_string() },
+        }
+    }
+
+    pub(super) fn from_sqlite(path: &Path, error: &Error, waited: Duration) -> Self {
+        let path = Shown::from(path);
+        let reason = error.to_string();
+        match error.sqlite_error_code() {
+            Some(ErrorCode::NotADatabase) => Self::NotADatabase(path),
+            Some(ErrorCode::DatabaseCorrupt) => Self::Corrupt { path, reason },
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
+                Self::Locked { path, waited }
+            }
+            Some(ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
+                Self::PermissionDenied(path)
+            }
+            Some(ErrorCode::ReadOnly) => Self::ReadOnly(path),
+            Some(ErrorCode::DiskFull) => Self::Full(path),
+            _ => Self::Other { path, reason },
+        }
+    }
+}
+
+/// Why an operation could not do its part of a transaction.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// What was stored cannot be read. It concerns this operation alone, which has written
+    /// nothing yet; the others go on.
+    Unreadable(String),
+    /// The transaction cannot go on.
+    Transaction(StoreError),
+}
+
+impl Failure {
+    pub(super) fn into_error(self) -> StoreError {
+        match self {
+            Self::Unreadable(reason) => StoreError::Corrupt { reason },
+            Self::Transaction(error) => error,
+        }
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        Self::Transaction(error)
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        match &error {
+            Error::FromSqlConversionFailure(..)
+            | Error::IntegralValueOutOfRange(..)
+            | Error::InvalidColumnType(..)
+            | Error::Utf8Error(..) => Self::Unreadable(format!("a row cannot be read: {error}")),
+            _ => Self::Transaction(store_error(&error)),
+        }
+    }
+}
+
+/// What a failed statement means for the operations of its transaction. It is rolled back, so
+/// nothing of it is written.
+pub(super) fn store_error(error: &Error) -> StoreError {
+    let reason = error.to_string();
+    match error.sqlite_error_code() {
+        Some(ErrorCode::DiskFull) => StoreError::Full,
+        Some(ErrorCode::ReadOnly) => StoreError::ReadOnly,
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
+            StoreError::Corrupt { reason }
+        }
+        _ => StoreError::Unavailable { reason },
+    }
+}
+
+/// Whether another connection holds what is needed.
+pub(super) fn is_busy(error: &Error) -> bool {
+    let code = error.sqlite_error_code();
+    matches!(code, Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
+}

@@ -1,0 +1,105 @@
+//! A connection inside a transaction, as operations see it.
+
+use std::{cell::Cell, ops::Deref};
+
+use hapax_core::StoreTime;
+use hapax_store::StoreError;
+use rusqlite::{Connection, OptionalExtension, Params, Row};
+
+use super::error::Failure;
+
+/// The store as one reading sees it.
+pub(super) struct View<'c> {
+    conn: &'c Connection,
+    /// The store's time of the reading.
+    pub(super) now: StoreTime,
+}
+
+impl<'c> View<'c> {
+    pub(super) const fn new(conn: &'c Connection, now: StoreTime) -> Self {
+        Self { conn, now }
+    }
+
+    /// The first row, if there is one.
+    pub(super) fn first<T>(
+        &self,
+        sql: &str,
+        params: impl Params,
+        read: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Option<T>, Failure> {
+        Ok(self.conn.prepare_cached(sql)?.query_row(params, read).optional()?)
+    }
+
+    /// All rows.
+    pub(super) fn all<T>(
+        &self,
+        sql: &str,
+        params: impl Params,
+        read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Vec<T>, Failure> {
+        let mut statement = self.conn.prepare_cached(sql)?;
+        let rows = statement.query_map(params, read)?;
+        Ok(rows.collect::<rusqlite::Result<_>>()?)
+    }
+}
+
+/// A transaction that holds the store's write lock: what is read in it stays true until its end.
+pub(super) struct Tx<'c> {
+    view: View<'c>,
+    /// The epoch that attempts are made under.
+    pub(super) epoch: u32,
+    wrote: Cell<bool>,
+}
+
+impl<'c> Tx<'c> {
+    pub(super) const fn new(conn: &'c Connection, now: StoreTime, epoch: u32) -> Self {
+        Self { view: View::new(conn, now), epoch, wrote: Cell::new(false) }
+    }
+
+    /// Whether anything was written: if not, there is nothing to commit.
+    pub(super) fn wrote(&self) -> bool {
+        self.wrote.get()
+    }
+
+    /// Executes a statement; answers with the number of rows that it touched.
+    pub(super) fn execute(&self, sql: &str, params: impl Params) -> Result<usize, Failure> {
+        let rows = self.view.conn.prepare_cached(sql)?.execute(params)?;
+        if rows > 0 {
+            self.wrote.set(true);
+        }
+        Ok(rows)
+    }
+
+    /// Executes a statement whose condition was just read to hold: it must touch one row.
+    pub(super) fn execute_one(&self, sql: &str, params: impl Params) -> Result<(), Failure> {
+        match self.execute(sql, params)? {
+            1 => Ok(()),
+            rows => {
+                let reason = format!("a write of one row touched {rows}: its indexes disagree");
+                Err(StoreError::Corrupt { reason }.into())
+            }
+        }
+    }
+
+    /// Inserts a row, if the statement's conflict rule lets it; answers with what it returns.
+    pub(super) fn insert<T>(
+        &self,
+        sql: &str,
+        params: impl Params,
+        read: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Option<T>, Failure> {
+        let inserted = self.first(sql, params, read)?;
+        if inserted.is_some() {
+            self.wrote.set(true);
+        }
+        Ok(inserted)
+    }
+}
+
+impl<'c> Deref for Tx<'c> {
+    type Target = View<'c>;
+
+    fn deref(&self) -> &View<'c> {
+        &self.view
+    }
+}

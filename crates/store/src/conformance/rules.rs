@@ -1,0 +1,104 @@
+//! The rules, each named as the promise it tests. The numbers in brackets are those of the record
+//! protocol.
+
+mod claiming;
+mod ending;
+mod keeping;
+mod lost_answers;
+mod observing;
+mod owning;
+mod reading;
+mod regressing;
+mod resending;
+mod sweeping;
+
+pub use claiming::*;
+pub use ending::*;
+pub use keeping::*;
+pub use lost_answers::*;
+pub use observing::*;
+pub use owning::*;
+pub use reading::*;
+pub use regressing::*;
+pub use resending::*;
+pub use sweeping::*;
+
+/// Hands the names of all rules to a macro, behind what is passed on to it.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! for_each_rule {
+    ([$($macro:tt)+] $($passed:tt)*) => {
+        $($macro)+! {
+            $($passed)*
+            one_of_many_copies_gets_a_new_key
+            one_of_many_copies_gets_a_released_key
+            one_of_many_takes_over_an_abandoned_claim
+            nobody_takes_over_a_live_claim
+            nobody_takes_over_an_execution
+            a_record_without_lease_data_is_locked
+            a_takeover_repeats_everything_that_was_seen
+            only_an_abandoned_execution_becomes_uncertain
+            a_claim_of_a_known_key_changes_nothing
+            an_advance_of_a_missing_record_says_that_it_is_gone
+            a_clean_stub_takes_a_new_intent
+            a_changed_intent_takes_over_nothing_else
+            a_later_attempt_keeps_the_effect_secret
+            claim_numbers_are_never_reused
+            another_owner_of_the_same_attempt_is_fenced
+            a_paused_worker_cannot_complete_its_successors_record
+            a_resent_attempt_cannot_be_settled_by_the_first
+            admission_begins_the_execution_once
+            a_renewal_extends_the_lease
+            a_renewal_of_an_uncertain_or_ended_record_is_refused
+            an_uncertain_record_is_not_admitted
+            a_write_to_a_missing_record_says_that_it_is_missing
+            one_of_settle_release_and_takeover_ends_a_claim
+            one_of_settles_and_resends_ends_an_uncertain_attempt
+            an_outcome_is_final
+            a_late_settle_of_an_uncertain_attempt_is_welcome
+            a_release_keeps_the_attempt_number
+            a_bare_claim_can_be_released
+            a_bare_claim_has_no_outcome
+            an_outcome_says_what_it_is
+            a_resend_is_the_next_attempt_and_not_clean
+            only_an_uncertain_record_is_resent
+            a_resend_is_not_claimed_after_its_permission_ended
+            a_resend_is_not_admitted_after_its_permission_ended
+            a_release_needs_every_attempt_proven_not_applied
+            a_takeover_of_an_unclean_claim_stays_unclean
+            a_claim_issued_again_is_ours
+            a_claim_issued_again_does_not_take_anothers_for_its_own
+            an_advance_issued_again_is_ours
+            an_admission_or_renewal_issued_again_is_done
+            a_settle_issued_again_comes_to_the_same_ending
+            lost_answers_are_no_regression
+            a_store_that_went_back_admits_nothing
+            a_heartbeat_notices_a_store_that_went_back
+            another_incarnation_is_noticed
+            a_lost_answer_is_not_resolved_by_another_incarnation
+            nodes_do_not_disturb_each_others_marks
+            reopening_continues
+            a_node_may_come_and_go
+            an_outcome_becomes_a_tombstone_when_its_retention_is_over
+            a_body_is_dropped_when_its_retention_is_over
+            a_record_is_purged_when_its_tombstone_is_over
+            a_stub_is_kept_for_its_tombstone
+            nothing_unsettled_is_ever_swept
+            a_sweep_needs_both_clocks
+            a_sweep_goes_in_steps
+            an_answer_reads_back_byte_for_byte
+            an_observed_answer_is_replaced_by_the_outcome
+            a_find_is_never_before_the_acknowledged_nor_ahead_of_the_written
+            finding_claiming_and_listing_agree
+            a_list_is_newest_first_and_filtered
+            a_list_pages_without_gaps
+            a_policy_reads_back_exactly
+            a_record_belongs_to_its_policys_operation
+            another_effect_secret_is_noticed
+            arrivals_are_judged_as_enforcing_would
+            observations_are_counted_and_read_back
+            observing_makes_no_record
+            observations_are_swept_when_they_are_over
+        }
+    };
+}

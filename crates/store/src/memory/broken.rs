@@ -1,0 +1,660 @@
+//! The store in memory with one bug in it, to show that the conformance suite notices.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use hapax_core::{
+    Advance, AdvanceReason, ClaimNumber, EndingKind, Found, NewClaim, Observed, ObservedEnd,
+    OperationName, OwnState, Ownership, PolicyDigest, Record, RecordId, Seen, Settlement, State,
+    StoreTime, StoredResponse, Would, WriteRefused,
+};
+use parking_lot::Mutex;
+
+use super::{Answer, Data, MemoryStore};
+use crate::{
+    Claimed, Claims, HistoryEntry, Inspect, ListFilter, Listed, Lookup, Observation, Observations,
+    Owned, Policies, Reply, SecretPin, Secrets, Standing, StandingState, StoreError, Sweep, Swept,
+    Written,
+};
+
+/// One way to get it wrong.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Bug {
+    // Claiming.
+    ReadThenInsert,
+    ReadThenAdvance,
+    SeenIsIgnored,
+    LiveLeaseIsIgnored,
+    NoLeaseIsFree,
+    AbandonedExecutionIsFree,
+    DoubtIgnoresTheLease,
+    DoubtsAnything,
+    AnyIntentTakesOver,
+    StubKeepsItsIntent,
+    LaterAttemptTakesTheNewSecret,
+    AdvanceInserts,
+    ClaimReplacesTheEnded,
+    NumbersAreReused,
+    TakeoverWithoutSlot,
+    // Owning.
+    OwnerIsNotCompared,
+    OnlyTheIdIsCompared,
+    AdmissionIsRepeated,
+    UncertainIsAdmitted,
+    UncertainIsRenewed,
+    RenewalIsNotStored,
+    MissingIsMade,
+    // Ending.
+    OutcomeIsOverwritten,
+    LateSettleIsFenced,
+    ReleaseDeletes,
+    RefusalReleases,
+    BareClaimTakesAnOutcome,
+    SettleAfterTakeoverCounts,
+    KeptIsAlwaysTrue,
+    RepeatedSettleCountsAnew,
+    // Resending.
+    ResendIsClean,
+    ResendPermissionLasts,
+    AdmissionTrustsTheClaim,
+    TakeoverCleans,
+    AnythingIsResent,
+    // Lost answers.
+    OwnClaimIsNotRecognised,
+    OwnAdvanceIsNotRecognised,
+    RepeatedSettleIsFenced,
+    AnyFirstAttemptIsOwn,
+    // Regressing.
+    NoMark,
+    MarkOnClaimsOnly,
+    RegressionIsForgotten,
+    HeartbeatProvesNothing,
+    LostAnswerIsARegression,
+    RestartForgets,
+    OneMarkForAll,
+    IncarnationIsIgnored,
+    // Sweeping.
+    OwnClockIsIgnored,
+    StoreClockIsIgnored,
+    SweepIsEarly,
+    SweepHasNoLimit,
+    UncertainIsSwept,
+    OldEndingCounts,
+    EndingIsPurgedFirst,
+    BodySurvives,
+    // Keeping, reading, observing.
+    HeadersAreFolded,
+    EmptyBodyIsNone,
+    ObservedAnswerStays,
+    FindIsCached,
+    FindRunsAhead,
+    ListIsOldestFirst,
+    ListIgnoresTheOperation,
+    ListedStateIsOld,
+    ListedOperationIsUnknown,
+    PagesOverlap,
+    PolicyIsTrimmed,
+    SecretIsReplaced,
+    CopiesAreNotNoticed,
+    ObservationMakesARecord,
+    ObservationsStay,
+}
+
+pub(crate) struct Broken {
+    pub(crate) store: MemoryStore,
+    bug: Option<Bug>,
+    cache: Arc<Mutex<HashMap<RecordId, Option<Found>>>>,
+}
+
+impl Broken {
+    pub(crate) fn new(store: MemoryStore, bug: Option<Bug>) -> Self {
+        Self { store, bug, cache: Arc::default() }
+    }
+
+    fn has(&self, bug: Bug) -> bool {
+        self.bug == Some(bug)
+    }
+
+    fn write<T>(&self, write: impl FnOnce(&mut Data, StoreTime) -> T) -> Answer<T> {
+        if self.has(Bug::NoMark) || self.has(Bug::MarkOnClaimsOnly) {
+            return self.unguarded(write);
+        }
+        self.guarded(write)
+    }
+
+    fn guarded<T>(&self, write: impl FnOnce(&mut Data, StoreTime) -> T) -> Answer<T> {
+        if self.has(Bug::NoMark) {
+            return self.unguarded(write);
+        }
+        if self.has(Bug::IncarnationIsIgnored) {
+            self.store.shared.data.lock().epoch = 0;
+        }
+        let written = self.store.write_record(|data, now| {
+            if self.has(Bug::OneMarkForAll) {
+                data.marks.values_mut().for_each(|mark| *mark += 1);
+            }
+            write(data, now)
+        });
+        if self.has(Bug::LostAnswerIsARegression)
+            && let Err(StoreError::AnswerLost { reason }) = written
+        {
+            return Err(StoreError::Regressed { reason });
+        }
+        written
+    }
+
+    fn unguarded<T>(&self, write: impl FnOnce(&mut Data, StoreTime) -> T) -> Answer<T> {
+        let now = self.store.shared.clock.now();
+        Ok(write(&mut self.store.shared.data.lock(), now))
+    }
+
+    fn taken(&self, by: Ownership, data: &Data) -> Ownership {
+        match data.row(&by.id).map(|row| row.record.ownership()) {
+            Some(there) if self.has(Bug::OnlyTheIdIsCompared) => there,
+            Some(there) if self.has(Bug::OwnerIsNotCompared) && there.attempt == by.attempt => {
+                there
+            }
+            _ => by,
+        }
+    }
+
+    fn claim_now(&self, claim: &NewClaim, data: &mut Data, now: StoreTime) -> Claimed {
+        if self.has(Bug::NumbersAreReused) {
+            data.last_claim = data.rows.last_key_value().map_or(0, |(number, _)| number.0);
+        }
+        let there = data.find(&claim.id, now);
+        match (self.bug, there) {
+            (Some(Bug::OwnClaimIsNotRecognised), Some(found)) => Claimed::Theirs(Box::new(found)),
+            (Some(Bug::AnyFirstAttemptIsOwn), Some(found)) if found.record.ending.is_none() => {
+                Claimed::Ours(found.record)
+            }
+            (Some(Bug::ClaimReplacesTheEnded), Some(found)) if found.record.ending.is_some() => {
+                data.rows.remove(&found.record.claim);
+                Claimed::Ours(data.insert(claim, now))
+            }
+            _ => data.claim(claim, now),
+        }
+    }
+
+    fn advance_now(&self, mut advance: Advance, data: &mut Data, now: StoreTime) -> Claimed {
+        let claim = advance.claim.clone();
+        let Some(row) = data.row_mut(&claim.id) else {
+            return match self.bug {
+                Some(Bug::AdvanceInserts) => Claimed::Ours(data.insert(&claim, now)),
+                _ => Claimed::Gone,
+            };
+        };
+        let before = row.record.clone();
+        let pretend = &mut row.record;
+        match self.bug {
+            Some(Bug::LiveLeaseIsIgnored) => pretend.lease_end = Some(now),
+            Some(Bug::NoLeaseIsFree) if pretend.lease_end.is_none() => {
+                pretend.lease_end = Some(now);
+            }
+            Some(Bug::AbandonedExecutionIsFree) if pretend.own_state == OwnState::Executing => {
+                pretend.own_state = OwnState::Claimed;
+                advance.seen = pretend.seen();
+            }
+            Some(Bug::AnythingIsResent)
+                if matches!(advance.reason, AdvanceReason::Resend { .. }) =>
+            {
+                (pretend.own_state, pretend.ending) = (OwnState::Uncertain, None);
+                advance.seen = pretend.seen();
+            }
+            Some(Bug::SeenIsIgnored | Bug::ReadThenAdvance) => advance.seen = pretend.seen(),
+            Some(Bug::AnyIntentTakesOver) => advance.claim.fingerprint = pretend.fingerprint,
+            Some(Bug::OwnAdvanceIsNotRecognised) if pretend.owner == claim.owner => {
+                return Claimed::Theirs(Box::new(row.found(now)));
+            }
+            _ => {}
+        }
+        if let (Some(Bug::ResendPermissionLasts), AdvanceReason::Resend { before }) =
+            (self.bug, &mut advance.reason)
+        {
+            *before = now.after(Duration::MAX);
+        }
+        let answer = data.advance(&advance, now);
+        let Some(row) = data.row_mut(&claim.id) else { return answer };
+        if !matches!(answer, Claimed::Ours(_)) {
+            row.record = before;
+            return answer;
+        }
+        match self.bug {
+            Some(Bug::StubKeepsItsIntent) => row.record.fingerprint = before.fingerprint,
+            Some(Bug::LaterAttemptTakesTheNewSecret) => {
+                row.record.secret_version = claim.secret_version;
+            }
+            Some(Bug::TakeoverWithoutSlot) => {
+                row.history.retain(|(.., what)| *what != "superseded")
+            }
+            Some(Bug::ResendIsClean) => row.record.clean = true,
+            Some(Bug::TakeoverCleans) if advance.reason == AdvanceReason::LeaseOver => {
+                row.record.clean = true;
+            }
+            _ => {}
+        }
+        Claimed::Ours(row.record.clone())
+    }
+
+    fn doubt_now(
+        &self,
+        id: &RecordId,
+        seen: &Seen,
+        data: &mut Data,
+        now: StoreTime,
+    ) -> Option<Found> {
+        let row = data.row_mut(id)?;
+        match self.bug {
+            Some(Bug::DoubtIgnoresTheLease) => row.record.lease_end = Some(now),
+            Some(Bug::DoubtsAnything) => {
+                row.record.own_state = OwnState::Uncertain;
+                return Some(row.found(now));
+            }
+            Some(Bug::NoLeaseIsFree) => {
+                row.record.lease_end.get_or_insert(now);
+            }
+            _ => {}
+        }
+        data.doubt(id, seen, now)
+    }
+
+    fn admit_now(
+        &self,
+        by: &Ownership,
+        lease: Duration,
+        mut before: Option<StoreTime>,
+        data: &mut Data,
+        now: StoreTime,
+    ) -> Written {
+        if let Some(row) = data.row_mut(&by.id) {
+            match (self.bug, row.record.own_state) {
+                (Some(Bug::AdmissionTrustsTheClaim), _) => before = Some(now.after(Duration::MAX)),
+                (Some(Bug::AdmissionIsRepeated), OwnState::Executing)
+                | (Some(Bug::UncertainIsAdmitted), OwnState::Uncertain) => {
+                    row.record.own_state = OwnState::Claimed;
+                }
+                _ => {}
+            }
+        }
+        data.admit(by, lease, before, now)
+    }
+
+    fn renew_now(
+        &self,
+        by: &Ownership,
+        lease: Duration,
+        data: &mut Data,
+        now: StoreTime,
+    ) -> Written {
+        let before = data.row(&by.id).map(|row| row.record.clone());
+        if let (true, Some(row)) = (self.has(Bug::UncertainIsRenewed), data.row_mut(&by.id))
+            && row.record.own_state == OwnState::Uncertain
+        {
+            row.record.own_state = OwnState::Executing;
+        }
+        let written = data.renew(by, lease, now);
+        if let (true, Some(row)) = (self.has(Bug::RenewalIsNotStored), data.row_mut(&by.id)) {
+            row.record = before.unwrap_or_else(|| row.record.clone());
+        }
+        written
+    }
+
+    fn settle_now(
+        &self,
+        by: &Ownership,
+        settlement: Settlement,
+        data: &mut Data,
+        now: StoreTime,
+    ) -> Written {
+        let settlement = self.misread(settlement);
+        let Some(row) = data.row_mut(&by.id) else {
+            return match self.bug {
+                Some(Bug::MissingIsMade) => self.make_up(by, settlement, data, now),
+                _ => Written::Missing,
+            };
+        };
+        let (before, response) = (row.record.clone(), row.response.clone());
+        let fenced =
+            |found: Found| Written::Refused { why: WriteRefused::Fenced, found: Box::new(found) };
+        match self.bug {
+            Some(Bug::OutcomeIsOverwritten) => row.record.ending = None,
+            Some(Bug::RepeatedSettleCountsAnew) if row.record.owner == by.owner => {
+                row.record.ending = None;
+            }
+            Some(Bug::BareClaimTakesAnOutcome) if row.record.own_state == OwnState::Claimed => {
+                row.record.own_state = OwnState::Executing;
+            }
+            Some(Bug::LateSettleIsFenced) if row.record.own_state == OwnState::Uncertain => {
+                return fenced(row.found(now));
+            }
+            Some(Bug::RepeatedSettleIsFenced) if row.record.ending.is_some() => {
+                return fenced(row.found(now));
+            }
+            Some(Bug::SettleAfterTakeoverCounts) if row.record.attempt > by.attempt => {
+                return Written::Done(row.record.clone());
+            }
+            _ => {}
+        }
+        let written = data.settle(by, settlement, now);
+        let Some(row) = data.row_mut(&by.id) else { return written };
+        if self.has(Bug::ObservedAnswerStays) && response.is_some() {
+            row.response = response;
+        }
+        if !matches!(written, Written::Done(_)) {
+            row.record = before;
+        } else if self.has(Bug::ReleaseDeletes)
+            && row.record.ending.is_some_and(|ending| ending.kind == EndingKind::Released)
+        {
+            let record = row.record.clone();
+            data.rows.remove(&record.claim);
+            data.forget(&record);
+        }
+        written
+    }
+
+    fn misread(&self, settlement: Settlement) -> Settlement {
+        match (self.bug, settlement) {
+            (Some(Bug::RefusalReleases), Settlement::NotApplied { retention, .. }) => {
+                Settlement::NotApplied { every_attempt: true, retention }
+            }
+            (Some(bug), Settlement::Outcome { class, status, response, retention }) => {
+                let response = match (bug, response) {
+                    (Bug::KeptIsAlwaysTrue, response) => Some(response.unwrap_or_default()),
+                    (Bug::HeadersAreFolded, Some(response)) => Some(folded(response)),
+                    (Bug::EmptyBodyIsNone, Some(response)) if response.body.is_empty() => None,
+                    (_, response) => response,
+                };
+                Settlement::Outcome { class, status, response, retention }
+            }
+            (_, settlement) => settlement,
+        }
+    }
+
+    fn make_up(
+        &self,
+        by: &Ownership,
+        settlement: Settlement,
+        data: &mut Data,
+        now: StoreTime,
+    ) -> Written {
+        let Some(row) = data.rows.values().next() else { return Written::Missing };
+        let claim = NewClaim {
+            id: by.id,
+            owner: by.owner,
+            fingerprint: row.record.fingerprint,
+            policy: row.record.policy,
+            lease: Duration::ZERO,
+            admitted: true,
+            secret_version: 1,
+        };
+        data.insert(&claim, now);
+        data.settle(by, settlement, now)
+    }
+
+    fn sweep_now(&self, own: StoreTime, limit: usize, data: &mut Data, now: StoreTime) -> Swept {
+        let over = |record: &Record| record.lease_end.is_some_and(|end| end <= now.min(own));
+        match self.bug {
+            Some(Bug::OwnClockIsIgnored) => return data.sweep(now, limit),
+            Some(Bug::StoreClockIsIgnored) => return data.sweep(own, limit),
+            Some(Bug::SweepIsEarly) => {
+                return data.sweep(now.min(own).after(Duration::from_secs(1)), limit);
+            }
+            Some(Bug::SweepHasNoLimit) => return data.sweep(now.min(own), usize::MAX),
+            Some(Bug::UncertainIsSwept) => {
+                data.rows.retain(|_, row| {
+                    row.record.own_state != OwnState::Uncertain || !over(&row.record)
+                });
+            }
+            Some(Bug::OldEndingCounts) => data.rows.retain(|_, row| {
+                let stub = row.history.iter().any(|(.., what)| *what == "released");
+                !stub || !over(&row.record)
+            }),
+            _ => {}
+        }
+        let bodies = data.rows.clone();
+        let observed = data.observed.clone();
+        let swept = data.sweep(now.min(own), limit);
+        for (number, mut row) in bodies {
+            match self.bug {
+                Some(Bug::BodySurvives) => {
+                    if let Some(there) = data.rows.get_mut(&number) {
+                        there.response = row.response;
+                    }
+                }
+                Some(Bug::EndingIsPurgedFirst) if !data.rows.contains_key(&number) => {
+                    row.record.ending = None;
+                    data.index.insert(row.record.id, number);
+                    data.rows.insert(number, row);
+                }
+                _ => {}
+            }
+        }
+        if self.has(Bug::ObservationsStay) {
+            data.observed = observed;
+        }
+        swept
+    }
+}
+
+fn folded(response: StoredResponse) -> StoredResponse {
+    let mut headers = Vec::<(Bytes, Bytes)>::new();
+    for (name, value) in response.headers {
+        match headers.iter_mut().find(|(other, _)| *other == name) {
+            Some((_, values)) => *values = [values, &b", "[..], &value].concat().into(),
+            None => headers.push((name, value)),
+        }
+    }
+    StoredResponse { headers, ..response }
+}
+
+impl Claims for Broken {
+    fn claim(&self, claim: NewClaim) -> Reply<'_, Claimed> {
+        Box::pin(async move {
+            if !self.has(Bug::ReadThenInsert) {
+                return self.guarded(|data, now| self.claim_now(&claim, data, now));
+            }
+            if let Some(found) = self.store.find(claim.id).await? {
+                return Ok(Claimed::Theirs(Box::new(found)));
+            }
+            tokio::task::yield_now().await;
+            self.guarded(|data, now| Claimed::Ours(data.insert(&claim, now)))
+        })
+    }
+
+    fn advance(&self, advance: Advance) -> Reply<'_, Claimed> {
+        Box::pin(async move {
+            if self.has(Bug::ReadThenAdvance)
+                && let Some(found) = self.store.find(advance.claim.id).await?
+            {
+                if found.record.seen() != advance.seen {
+                    return Ok(Claimed::Theirs(Box::new(found)));
+                }
+                tokio::task::yield_now().await;
+                return self.guarded(|data, now| {
+                    // An update without a condition: from what was read, over what is there.
+                    if let Some(row) = data.row_mut(&advance.claim.id) {
+                        row.record = found.record;
+                    }
+                    data.advance(&advance, now)
+                });
+            }
+            self.guarded(|data, now| self.advance_now(advance, data, now))
+        })
+    }
+
+    fn doubt(&self, id: RecordId, seen: Seen) -> Reply<'_, Option<Found>> {
+        Box::pin(async move { self.write(|data, now| self.doubt_now(&id, &seen, data, now)) })
+    }
+}
+
+impl Owned for Broken {
+    fn admit(
+        &self,
+        by: Ownership,
+        lease: Duration,
+        resend_before: Option<StoreTime>,
+    ) -> Reply<'_, Written> {
+        Box::pin(async move {
+            self.write(|data, now| {
+                let by = self.taken(by, data);
+                self.admit_now(&by, lease, resend_before, data, now)
+            })
+        })
+    }
+
+    fn renew(&self, by: Ownership, lease: Duration) -> Reply<'_, Written> {
+        Box::pin(async move {
+            self.write(|data, now| self.renew_now(&self.taken(by, data), lease, data, now))
+        })
+    }
+
+    fn settle(&self, by: Ownership, settlement: Settlement) -> Reply<'_, Written> {
+        Box::pin(async move {
+            self.write(|data, now| self.settle_now(&self.taken(by, data), settlement, data, now))
+        })
+    }
+}
+
+impl Lookup for Broken {
+    fn find(&self, id: RecordId) -> Reply<'_, Option<Found>> {
+        Box::pin(async move {
+            let mut found = self.store.find(id).await?;
+            match (self.bug, &mut found) {
+                (Some(Bug::FindIsCached), _) => {
+                    return Ok(self.cache.lock().entry(id).or_insert(found).clone());
+                }
+                (Some(Bug::FindRunsAhead), Some(found)) => {
+                    found.record.own_state = OwnState::Executing;
+                }
+                _ => {}
+            }
+            Ok(found)
+        })
+    }
+}
+
+impl Policies for Broken {
+    fn remember_policy(
+        &self,
+        digest: PolicyDigest,
+        operation: OperationName,
+        text: String,
+    ) -> Reply<'_, ()> {
+        let trimmed = text.replace(' ', "");
+        let text = if self.has(Bug::PolicyIsTrimmed) { trimmed } else { text };
+        self.store.remember_policy(digest, operation, text)
+    }
+
+    fn policy(&self, digest: PolicyDigest) -> Reply<'_, Option<String>> {
+        self.store.policy(digest)
+    }
+}
+
+impl Secrets for Broken {
+    fn pinned_secret(&self, version: u32) -> Reply<'_, Option<[u8; 16]>> {
+        self.store.pinned_secret(version)
+    }
+
+    fn pin_secret(&self, version: u32, fingerprint: [u8; 16]) -> Reply<'_, SecretPin> {
+        Box::pin(async move {
+            let pin = self.store.pin_secret(version, fingerprint).await?;
+            if self.has(Bug::SecretIsReplaced) {
+                self.write(|data, _| data.secrets.insert(version, fingerprint))?;
+            }
+            Ok(pin)
+        })
+    }
+}
+
+impl Sweep for Broken {
+    fn sweep(&self, own_clock: StoreTime, limit: usize) -> Reply<'_, Swept> {
+        Box::pin(async move {
+            self.write(|data, now| {
+                let swept = self.sweep_now(own_clock, limit, data, now);
+                let rows = &data.rows;
+                data.index.retain(|_, number| rows.contains_key(number));
+                swept
+            })
+        })
+    }
+}
+
+impl Inspect for Broken {
+    fn list(&self, mut filter: ListFilter) -> Reply<'_, Vec<Listed>> {
+        Box::pin(async move {
+            match (self.bug, &mut filter.before) {
+                (Some(Bug::ListIgnoresTheOperation), _) => filter.operation = None,
+                (Some(Bug::PagesOverlap), Some(before)) => before.0 += 1,
+                _ => {}
+            }
+            let mut listed = self.store.list(filter).await?;
+            match self.bug {
+                Some(Bug::ListIsOldestFirst) => listed.reverse(),
+                Some(Bug::ListedOperationIsUnknown) => {
+                    listed.iter_mut().for_each(|row| row.operation = None);
+                }
+                Some(Bug::ListedStateIsOld) => {
+                    listed.iter_mut().filter(|row| row.state == State::Tombstone).for_each(|row| {
+                        row.state = row.record.state(row.record.created);
+                    });
+                }
+                _ => {}
+            }
+            Ok(listed)
+        })
+    }
+
+    fn history(&self, claim: ClaimNumber) -> Reply<'_, Vec<HistoryEntry>> {
+        self.store.history(claim)
+    }
+}
+
+impl Observations for Broken {
+    fn arrive(&self, observation: Observation) -> Reply<'_, Would> {
+        Box::pin(async move {
+            let claim = NewClaim {
+                id: observation.id,
+                owner: hapax_core::Owner::from_bytes([0; 16]),
+                fingerprint: observation.fingerprint,
+                policy: PolicyDigest([0; 32]),
+                lease: observation.timeout,
+                admitted: true,
+                secret_version: 1,
+            };
+            if self.has(Bug::ObservationMakesARecord) {
+                self.write(|data, now| data.claim(&claim, now))?;
+            }
+            if self.has(Bug::NoMark) || self.has(Bug::MarkOnClaimsOnly) {
+                return self.unguarded(|data, now| data.observed.arrive(observation, now));
+            }
+            let would = self.store.arrive(observation).await?;
+            Ok(if self.has(Bug::CopiesAreNotNoticed) { Would::Execute } else { would })
+        })
+    }
+
+    fn finish(&self, id: RecordId, end: ObservedEnd) -> Reply<'_, ()> {
+        Box::pin(async move { self.write(|data, now| data.observed.finish(&id, end, now)) })
+    }
+
+    fn observed(&self, limit: usize) -> Reply<'_, Vec<Observed>> {
+        self.store.observed(limit)
+    }
+}
+
+impl Standing for Broken {
+    fn beat(&self) -> Reply<'_, ()> {
+        Box::pin(async move {
+            match self.bug {
+                Some(Bug::HeartbeatProvesNothing) => Ok(()),
+                _ => self.guarded(|_, _| ()),
+            }
+        })
+    }
+
+    fn standing(&self) -> StandingState {
+        match self.bug {
+            Some(Bug::RegressionIsForgotten) => StandingState::Ready,
+            _ => self.store.standing(),
+        }
+    }
+}

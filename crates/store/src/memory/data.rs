@@ -1,0 +1,275 @@
+//! The tables, and what each write does to them. What is legal is decided by [`Record`] alone.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    time::Duration,
+};
+
+use hapax_core::{
+    Advance, AdvanceReason, Attempt, ClaimNumber, Ending, EndingKind, Found, NewClaim,
+    OperationName, OwnState, Ownership, PolicyDigest, Record, RecordId, Seen, Settlement,
+    StoreTime, StoredResponse, WriteRefused,
+};
+
+use super::{
+    node::{Mark, NodeId},
+    observed::ObservedTable,
+};
+use crate::{Claimed, HistoryEntry, ListFilter, Listed, Swept, Written};
+
+/// Everything that the store holds, and that goes back in time with it.
+#[derive(Clone, Default)]
+pub(super) struct Data {
+    /// The incarnation; attempts are made under it.
+    pub(super) epoch: u32,
+    /// Where the mark of each node stands.
+    pub(super) marks: BTreeMap<NodeId, Mark>,
+    pub(super) policies: HashMap<PolicyDigest, (OperationName, String)>,
+    pub(super) secrets: HashMap<u32, [u8; 16]>,
+    pub(super) observed: ObservedTable,
+    /// In the order of claims, as on disk; the one index in key order is narrow.
+    pub(super) rows: BTreeMap<ClaimNumber, Row>,
+    pub(super) index: HashMap<RecordId, ClaimNumber>,
+    pub(super) last_claim: i64,
+    /// What will be over, by when. A record has at most one entry in each.
+    outcomes_over: BTreeSet<(StoreTime, ClaimNumber)>,
+    tombstones_over: BTreeSet<(StoreTime, ClaimNumber)>,
+}
+
+/// A record with what belongs to it.
+#[derive(Clone)]
+pub(super) struct Row {
+    pub(super) record: Record,
+    /// The stored outcome, or the observed answer of an uncertain record.
+    pub(super) response: Option<StoredResponse>,
+    pub(super) history: Vec<(StoreTime, Attempt, &'static str)>,
+}
+
+impl Data {
+    pub(super) fn claim(&mut self, claim: &NewClaim, now: StoreTime) -> Claimed {
+        match self.row(&claim.id) {
+            Some(row) if row.record.is_live_claim_of(&claim.owner) => {
+                Claimed::Ours(row.record.clone())
+            }
+            Some(row) => Claimed::Theirs(Box::new(row.found(now))),
+            None => Claimed::Ours(self.insert(claim, now)),
+        }
+    }
+
+    pub(super) fn insert(&mut self, claim: &NewClaim, now: StoreTime) -> Record {
+        self.last_claim += 1;
+        let number = ClaimNumber(self.last_claim);
+        let record = Record::new(claim, number, self.epoch, now);
+        let row = Row { record: record.clone(), response: None, history: Vec::new() };
+        self.rows.insert(number, row);
+        self.index.insert(claim.id, number);
+        record
+    }
+
+    pub(super) fn advance(&mut self, advance: &Advance, now: StoreTime) -> Claimed {
+        let epoch = self.epoch;
+        let Some(row) = self.row_mut(&advance.claim.id) else {
+            return Claimed::Gone;
+        };
+        if row.record.is_live_claim_of(&advance.claim.owner) {
+            return Claimed::Ours(row.record.clone());
+        }
+        let Ok((next, superseded)) = row.record.advance(advance, epoch, now) else {
+            return Claimed::Theirs(Box::new(row.found(now)));
+        };
+        let before = std::mem::replace(&mut row.record, next);
+        row.response = None;
+        if superseded.is_some() {
+            row.note(now, before.attempt, "superseded");
+        }
+        if let AdvanceReason::Resend { .. } = advance.reason {
+            row.note(now, row.record.attempt, "resent");
+        }
+        let moved = row.record.clone();
+        if let Some(ending) = before.ending {
+            self.tombstones_over.remove(&(ending.until.tombstone, before.claim));
+        }
+        Claimed::Ours(moved)
+    }
+
+    pub(super) fn doubt(&mut self, id: &RecordId, seen: &Seen, now: StoreTime) -> Option<Found> {
+        let row = self.row_mut(id)?;
+        if let Ok(next) = row.record.doubt(seen, now) {
+            row.replace(next, now);
+        }
+        Some(row.found(now))
+    }
+
+    pub(super) fn admit(
+        &mut self,
+        by: &Ownership,
+        lease: Duration,
+        resend_before: Option<StoreTime>,
+        now: StoreTime,
+    ) -> Written {
+        self.write(by, now, |record| record.admit(by, lease, resend_before, now))
+    }
+
+    pub(super) fn renew(&mut self, by: &Ownership, lease: Duration, now: StoreTime) -> Written {
+        self.write(by, now, |record| record.renew(by, lease, now))
+    }
+
+    pub(super) fn settle(
+        &mut self,
+        by: &Ownership,
+        settlement: Settlement,
+        now: StoreTime,
+    ) -> Written {
+        let settled_before = self.row(&by.id).is_some_and(|row| row.record.ending.is_some());
+        let written = self.write(by, now, |record| record.settle(by, &settlement, now));
+        if let (Written::Done(record), false) = (&written, settled_before) {
+            self.keep_response(record.claim, settlement);
+            if let Some(ending) = record.ending {
+                self.remember_until(record.claim, &ending);
+            }
+        }
+        written
+    }
+
+    /// An owner's write, if the record's rules permit it.
+    fn write(
+        &mut self,
+        by: &Ownership,
+        now: StoreTime,
+        step: impl FnOnce(&Record) -> Result<Record, WriteRefused>,
+    ) -> Written {
+        let Some(row) = self.row_mut(&by.id) else {
+            return Written::Missing;
+        };
+        match step(&row.record) {
+            Ok(next) => {
+                row.replace(next.clone(), now);
+                Written::Done(next)
+            }
+            Err(why) => Written::Refused { why, found: Box::new(row.found(now)) },
+        }
+    }
+
+    fn keep_response(&mut self, claim: ClaimNumber, settlement: Settlement) {
+        let Some(row) = self.rows.get_mut(&claim) else { return };
+        match settlement {
+            Settlement::Outcome { response, .. } => row.response = response,
+            Settlement::NotApplied { .. } => row.response = None,
+            // What was observed before stays evidence when nothing newer was observed.
+            Settlement::Unknown { observed: None } => {}
+            Settlement::Unknown { observed } => row.response = observed,
+        }
+    }
+
+    fn remember_until(&mut self, claim: ClaimNumber, ending: &Ending) {
+        if ending.kept {
+            self.outcomes_over.insert((ending.until.outcome, claim));
+        }
+        self.tombstones_over.insert((ending.until.tombstone, claim));
+    }
+
+    /// Forgets what is over at `now`, which both clocks have passed.
+    pub(super) fn sweep(&mut self, now: StoreTime, limit: usize) -> Swept {
+        let mut swept = Swept::default();
+        while swept.bodies < limit
+            && let Some(claim) = pop_over(&mut self.outcomes_over, now)
+        {
+            if let Some(row) = self.rows.get_mut(&claim) {
+                row.response = None;
+                swept.bodies += 1;
+            }
+        }
+        while swept.purged < limit
+            && let Some(claim) = pop_over(&mut self.tombstones_over, now)
+        {
+            if let Some(row) = self.rows.remove(&claim) {
+                self.forget(&row.record);
+                swept.purged += 1;
+            }
+        }
+        self.observed.sweep(now, limit);
+        swept
+    }
+
+    pub(super) fn forget(&mut self, record: &Record) {
+        self.index.remove(&record.id);
+        if let Some(ending) = record.ending {
+            // Purged in the same step as its body was due: the body is gone with the row.
+            self.outcomes_over.remove(&(ending.until.outcome, record.claim));
+        }
+    }
+
+    pub(super) fn find(&self, id: &RecordId, now: StoreTime) -> Option<Found> {
+        self.row(id).map(|row| row.found(now))
+    }
+
+    pub(super) fn list(&self, filter: &ListFilter, now: StoreTime) -> Vec<Listed> {
+        let before = filter.before.unwrap_or(ClaimNumber(i64::MAX));
+        let rows = self.rows.range(..before).rev().map(|(_, row)| row);
+        rows.filter(|row| filter.id.is_none_or(|id| id == row.record.id))
+            .map(|row| self.listed(row, now))
+            .filter(|listed| filter.state.is_none_or(|state| state == listed.state))
+            .filter(|listed| filter.operation.is_none() || filter.operation == listed.operation)
+            .take(filter.limit)
+            .collect()
+    }
+
+    fn listed(&self, row: &Row, now: StoreTime) -> Listed {
+        Listed {
+            operation: self.policies.get(&row.record.policy).map(|(name, _)| name.clone()),
+            record: row.record.clone(),
+            state: row.record.state(now),
+            body_bytes: row.response.as_ref().map(|response| response.body.len() as u64),
+        }
+    }
+
+    pub(super) fn history(&self, claim: ClaimNumber) -> Vec<HistoryEntry> {
+        let history = self.rows.get(&claim).map(|row| row.history.as_slice()).unwrap_or_default();
+        let entry = |&(at, attempt, what): &(_, _, &str)| HistoryEntry {
+            at,
+            attempt,
+            what: what.to_owned(),
+        };
+        history.iter().map(entry).collect()
+    }
+
+    pub(super) fn row(&self, id: &RecordId) -> Option<&Row> {
+        self.rows.get(self.index.get(id)?)
+    }
+
+    pub(super) fn row_mut(&mut self, id: &RecordId) -> Option<&mut Row> {
+        self.rows.get_mut(self.index.get(id)?)
+    }
+}
+
+impl Row {
+    pub(super) fn found(&self, now: StoreTime) -> Found {
+        Found { record: self.record.clone(), response: self.response.clone(), now }
+    }
+
+    /// Moves the present attempt on, noting what is beside the plain course.
+    pub(super) fn replace(&mut self, next: Record, now: StoreTime) {
+        let before = std::mem::replace(&mut self.record, next);
+        let was_uncertain = before.own_state == OwnState::Uncertain;
+        let ended = if before.ending.is_none() { self.record.ending } else { None };
+        let what = match ended.map(|ending| ending.kind) {
+            Some(EndingKind::Released) => "released",
+            Some(EndingKind::Outcome) if was_uncertain => "settled-late",
+            None if self.record.own_state == OwnState::Uncertain && !was_uncertain => "uncertain",
+            _ => return,
+        };
+        self.note(now, before.attempt, what);
+    }
+
+    fn note(&mut self, at: StoreTime, attempt: Attempt, what: &'static str) {
+        self.history.push((at, attempt, what));
+    }
+}
+
+fn pop_over(due: &mut BTreeSet<(StoreTime, ClaimNumber)>, now: StoreTime) -> Option<ClaimNumber> {
+    let first = *due.first()?;
+    (first.0 <= now).then(|| {
+        due.remove(&first);
+        first.1
+    })
+}

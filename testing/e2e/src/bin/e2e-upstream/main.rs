@@ -1,0 +1,489 @@
+//! The service behind the gateway in the end-to-end tests.
+//!
+//! It writes every arrival to `arrivals.jsonl` and syncs it before it acts, and every effect to
+//! `effects.jsonl`: these two files are the ground truth of the tests. What it then does is said by
+//! the request itself, in the field `X-Do` (see [`script`]): it is no part of any intent, so a test
+//! can send the same request again and have the service behave differently.
+//!
+//! `e2e-upstream --dir DIR --listen ADDRESS [--collapse]`. With `--collapse`, requests with the
+//! same `Idempotency-Key` make one effect and get its answer again.
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test double: whatever it did not expect has to end it, loudly"
+)]
+
+mod script;
+
+use std::{
+    collections::HashMap,
+    convert::Infallible,
+    fs::{File, OpenOptions},
+    io::{self, BufRead, BufReader, Write},
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full, combinators::BoxBody};
+use hyper::{
+    body::{Body, Frame, Incoming},
+    server::conn::http1,
+    service::service_fn,
+};
+use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use tokio::{net::TcpSocket, sync::mpsc, time::sleep};
+
+use crate::script::{BodyKind, Step};
+
+/// A body up to this size is kept and written down as text.
+const KEPT: usize = 64 * 1024;
+
+/// How much a streamed answer sends at once.
+const PIECE: usize = 64 * 1024;
+
+type Answer = Response<BoxBody<Bytes, io::Error>>;
+
+#[tokio::main]
+async fn main() {
+    let mut dir = PathBuf::from(".");
+    let mut listen: SocketAddr = "127.0.0.1:0".parse().expect("an address");
+    let mut collapse = false;
+    let mut args = std::env::args().skip(1);
+    while let Some(arg) = args.next() {
+        match arg.as_str() {
+            "--dir" => dir = args.next().expect("--dir DIR").into(),
+            "--listen" => listen = args.next().expect("--listen ADDRESS").parse().expect("address"),
+            "--collapse" => collapse = true,
+            other => panic!("unknown argument {other}"),
+        }
+    }
+    let service = Arc::new(Service::open(dir, collapse));
+    // Reusing the address lets the harness keep the port reserved while this process is dead.
+    let socket = TcpSocket::new_v4().expect("a socket");
+    socket.set_reuseaddr(true).expect("SO_REUSEADDR");
+    socket.bind(listen).expect("the address is free");
+    let listener = socket.listen(1024).expect("listening");
+    println!("upstream on http://{}", listener.local_addr().expect("an address"));
+
+    loop {
+        let (stream, _) = listener.accept().await.expect("a connection");
+        stream.set_nodelay(true).expect("TCP_NODELAY");
+        let stream = stream.into_std().expect("a stream");
+        // A second handle for what hyper would never write: cuts and raw bytes.
+        let wire = Wire(Arc::new(stream.try_clone().expect("a handle")));
+        let stream = tokio::net::TcpStream::from_std(stream).expect("a stream");
+        let service = Arc::clone(&service);
+        tokio::spawn(async move {
+            let serving = service_fn(move |request| {
+                let (service, wire) = (Arc::clone(&service), wire.clone());
+                async move { service.answer(request, wire).await }
+            });
+            // A client that went away is the client's business.
+            let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), serving).await;
+        });
+    }
+}
+
+/// The connection below hyper.
+#[derive(Clone)]
+struct Wire(Arc<std::net::TcpStream>);
+
+impl Wire {
+    async fn write(&self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            match (&*self.0).write(bytes) {
+                Ok(written) => bytes = bytes.split_at(written).1,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    sleep(Duration::from_millis(1)).await;
+                }
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn close(&self) {
+        let _ = self.0.shutdown(std::net::Shutdown::Both);
+    }
+}
+
+/// The connection is closed without the rest of an answer.
+#[derive(Debug)]
+struct Closed;
+
+impl std::fmt::Display for Closed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("closed on purpose")
+    }
+}
+
+impl std::error::Error for Closed {}
+
+struct Service {
+    dir: PathBuf,
+    arrivals: Mutex<Log>,
+    effects: Mutex<Effects>,
+}
+
+/// A file of JSON lines, each on disk before anything else is done.
+struct Log {
+    file: File,
+    lines: u64,
+}
+
+struct Effects {
+    log: Log,
+    collapse: bool,
+    by_key: HashMap<String, u64>,
+}
+
+impl Log {
+    fn open(path: &Path) -> Self {
+        let file = OpenOptions::new().create(true).append(true).open(path).expect("a log");
+        let lines = BufReader::new(File::open(path).expect("a log")).lines().count() as u64;
+        Self { file, lines }
+    }
+
+    fn append(&mut self, line: &Value) {
+        let mut bytes = line.to_string().into_bytes();
+        bytes.push(b'\n');
+        self.file
+            .write_all(&bytes)
+            .and_then(|()| self.file.sync_data())
+            .expect("the log is on disk");
+    }
+
+    fn next(&mut self) -> u64 {
+        self.lines += 1;
+        self.lines
+    }
+}
+
+/// What arrived.
+struct Arrival {
+    number: u64,
+    head: http::request::Parts,
+    text: Option<String>,
+    body: Bytes,
+}
+
+impl Service {
+    fn open(dir: PathBuf, collapse: bool) -> Self {
+        std::fs::create_dir_all(dir.join("gates")).expect("a directory");
+        let effects = dir.join("effects.jsonl");
+        let log = Log::open(&effects);
+        let mut by_key = HashMap::new();
+        for line in BufReader::new(File::open(&effects).expect("a log")).lines() {
+            let line: Value = serde_json::from_str(&line.expect("a line")).expect("JSON");
+            let key = line["key"].as_str().unwrap_or_default().to_owned();
+            by_key.entry(key).or_insert(line["n"].as_u64().expect("a number"));
+        }
+        Self {
+            arrivals: Mutex::new(Log::open(&dir.join("arrivals.jsonl"))),
+            effects: Mutex::new(Effects { log, collapse, by_key }),
+            dir,
+        }
+    }
+
+    async fn answer(&self, request: Request<Incoming>, wire: Wire) -> Result<Answer, Closed> {
+        let steps = script::parse(request.headers().get("x-do"));
+        let (head, body) = request.into_parts();
+        if steps.iter().any(|step| matches!(step, Step::Body(BodyKind::Duplex))) {
+            self.arrived(head, &Received::default());
+            return Ok(Response::new(body.map_err(io::Error::other).boxed()));
+        }
+        let echo = steps.iter().any(|step| matches!(step, Step::Body(BodyKind::Echo)));
+        let received = Received::read(body, if echo { usize::MAX } else { KEPT }).await;
+        let arrival = self.arrived(head, &received);
+        if !received.complete {
+            return Err(Closed);
+        }
+        self.act(arrival, steps, &wire).await
+    }
+
+    fn arrived(&self, head: http::request::Parts, received: &Received) -> Arrival {
+        let body = Bytes::from(received.kept.clone());
+        let text = String::from_utf8(received.kept.clone())
+            .ok()
+            .filter(|_| received.length <= KEPT as u64);
+        let mut log = self.arrivals.lock();
+        let number = log.next();
+        log.append(&json!({
+            "n": number,
+            "method": head.method.as_str(),
+            "target": head.uri.to_string(),
+            "headers": fields(&head.headers),
+            "trailers": fields(&received.trailers),
+            "length": received.length,
+            "sha256": received.digest,
+            "text": text,
+            "complete": received.complete,
+        }));
+        Arrival { number, head, text, body }
+    }
+
+    async fn act(&self, arrival: Arrival, steps: Vec<Step>, wire: &Wire) -> Result<Answer, Closed> {
+        let says_its_effect = steps.iter().any(Step::decides);
+        let mut answer = Response::builder();
+        let mut status = None;
+        let mut body = None;
+        let mut effect = None;
+        for step in steps {
+            match step {
+                Step::Gate(name) => self.wait_for(&name).await,
+                Step::Sleep(time) => sleep(time).await,
+                Step::Effect => effect = Some(self.effect(&arrival)),
+                Step::Header(name, value) => answer = answer.header(name, value),
+                Step::Status(code) => status = Some(code),
+                Step::Body(kind) => body = Some(kind),
+                Step::Raw(bytes) => {
+                    wire.write(&bytes).await;
+                    wire.close();
+                    return Err(Closed);
+                }
+                Step::Cut => {
+                    wire.close();
+                    return Err(Closed);
+                }
+                Step::Die => std::process::exit(9),
+            }
+        }
+        if !says_its_effect && acts(&arrival.head.method) {
+            effect = Some(self.effect(&arrival));
+        }
+        let default = if effect.is_some() { StatusCode::CREATED } else { StatusCode::OK };
+        let status = status.map_or(default, |code| StatusCode::from_u16(code).expect("a status"));
+        answer = answer.status(status);
+        let body = match body {
+            Some(kind) => {
+                answer = kind.headers(&arrival, answer);
+                self.body(kind, &arrival)
+            }
+            None => {
+                answer = noise(&arrival, effect, answer);
+                full(own_text(&arrival, effect))
+            }
+        };
+        Ok(answer.body(body).expect("an answer"))
+    }
+
+    /// Makes the effect, or finds the one this identity has made.
+    fn effect(&self, arrival: &Arrival) -> u64 {
+        let field = |name: &str| {
+            let value = arrival.head.headers.get(name)?;
+            Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
+        };
+        let key = field("idempotency-key").unwrap_or_default();
+        let mut effects = self.effects.lock();
+        if effects.collapse
+            && let Some(made) = effects.by_key.get(&key)
+        {
+            return *made;
+        }
+        let number = effects.log.next();
+        effects.log.append(&json!({
+            "n": number,
+            "arrival": arrival.number,
+            "key": key,
+            "attempt": field("hapax-attempt"),
+            "target": arrival.head.uri.to_string(),
+            "text": arrival.text,
+        }));
+        effects.by_key.entry(key).or_insert(number);
+        number
+    }
+
+    /// Waits until the test opens the gate.
+    async fn wait_for(&self, gate: &str) {
+        let gate = self.dir.join("gates").join(gate);
+        while !gate.exists() {
+            sleep(Duration::from_millis(2)).await;
+        }
+    }
+
+    fn body(&self, kind: BodyKind, arrival: &Arrival) -> BoxBody<Bytes, io::Error> {
+        match kind {
+            BodyKind::Empty => full(""),
+            BodyKind::Text(text) => full(text),
+            BodyKind::Echo => full(arrival.body.clone()),
+            BodyKind::Binary => full(binary()),
+            BodyKind::Sized(length) | BodyKind::Chunked(length) => {
+                self.stream(arrival, async move |to| {
+                    let mut sent = 0;
+                    while sent < length {
+                        let piece = PIECE.min(length - sent);
+                        to.send(pattern(sent, piece)).await?;
+                        sent += piece;
+                    }
+                    Some(())
+                })
+            }
+            BodyKind::Endless => self.stream(arrival, async move |to| {
+                let mut sent = 0;
+                loop {
+                    to.send(pattern(sent, PIECE)).await?;
+                    sent += PIECE;
+                }
+            }),
+            BodyKind::Events => self.stream(arrival, async move |to| {
+                for number in 1_u64.. {
+                    to.send(Bytes::from(format!("id: {number}\ndata: event {number}\n\n"))).await?;
+                    sleep(Duration::from_millis(20)).await;
+                }
+                Some(())
+            }),
+            BodyKind::Trailers => self.stream(arrival, async move |to| {
+                to.send(Bytes::from_static(b"with trailers")).await?;
+                let mut trailers = HeaderMap::new();
+                trailers.insert("x-sum", HeaderValue::from_static("42"));
+                to.0.send(Ok(Frame::trailers(trailers))).await.ok()
+            }),
+            BodyKind::Duplex => full(""),
+        }
+    }
+
+    /// A body that is written as it is read; when its reader goes away, `gone.jsonl` says so.
+    fn stream<F>(
+        &self,
+        arrival: &Arrival,
+        write: impl FnOnce(Sender) -> F + Send + 'static,
+    ) -> BoxBody<Bytes, io::Error>
+    where
+        F: Future<Output = Option<()>> + Send,
+    {
+        let (sender, receiver) = mpsc::channel(2);
+        let (number, gone) = (arrival.number, self.dir.join("gone.jsonl"));
+        tokio::spawn(async move {
+            if write(Sender(sender)).await.is_none() {
+                Log::open(&gone).append(&json!({ "arrival": number }));
+            }
+        });
+        BodyExt::boxed(FromChannel(receiver))
+    }
+}
+
+/// Whether a method is meant to have an effect.
+fn acts(method: &Method) -> bool {
+    [Method::POST, Method::PATCH, Method::PUT, Method::DELETE].contains(method)
+}
+
+/// The answer that names the effect, so that an answer made twice differs from one given twice.
+fn own_text(arrival: &Arrival, effect: Option<u64>) -> String {
+    let sent: Value =
+        arrival.text.as_deref().and_then(|t| serde_json::from_str(t).ok()).unwrap_or_default();
+    match effect {
+        Some(effect) => {
+            json!({ "id": format!("pay_{effect}"), "amount": sent["amount"] }).to_string()
+        }
+        None => json!({ "arrival": arrival.number }).to_string(),
+    }
+}
+
+/// Fields that tell one exchange from another; most of them must never be replayed.
+fn noise(
+    arrival: &Arrival,
+    effect: Option<u64>,
+    answer: http::response::Builder,
+) -> http::response::Builder {
+    let n = arrival.number;
+    let answer = answer
+        .header("content-type", "application/json")
+        .header("set-cookie", format!("session=secret-{n}; HttpOnly"))
+        .header("x-request-id", format!("request-{n}"))
+        .header("ratelimit-remaining", 1000_u64.saturating_sub(n).to_string())
+        .header("x-served-by", "e2e-upstream");
+    match effect {
+        Some(effect) => answer
+            .header("location", format!("/payments/pay_{effect}"))
+            .header("etag", format!("\"{effect}\"")),
+        None => answer,
+    }
+}
+
+fn fields(headers: &HeaderMap) -> Vec<(&str, String)> {
+    headers
+        .iter()
+        .map(|(name, value)| {
+            (name.as_str(), String::from_utf8_lossy(value.as_bytes()).into_owned())
+        })
+        .collect()
+}
+
+/// Every byte there is, three times.
+fn binary() -> Vec<u8> {
+    (0..3).flat_map(|_| 0..=255).collect()
+}
+
+/// The bytes of a long body from an offset on.
+fn pattern(from: usize, length: usize) -> Bytes {
+    (from..from + length).map(|at| b"0123456789abcdef"[(at / 7 + at) % 16]).collect()
+}
+
+fn full(bytes: impl Into<Bytes>) -> BoxBody<Bytes, io::Error> {
+    Full::new(bytes.into()).map_err(|never: Infallible| match never {}).boxed()
+}
+
+/// A request's body: its digest, and its start.
+#[derive(Default)]
+struct Received {
+    kept: Vec<u8>,
+    length: u64,
+    digest: String,
+    trailers: HeaderMap,
+    complete: bool,
+}
+
+impl Received {
+    async fn read(mut body: Incoming, keep: usize) -> Self {
+        let mut received = Self { complete: true, ..Self::default() };
+        let mut digest = Sha256::new();
+        while let Some(frame) = body.frame().await {
+            match frame.map(Frame::into_data) {
+                Ok(Ok(data)) => {
+                    digest.update(&data);
+                    received.length += data.len() as u64;
+                    if received.kept.len() < keep {
+                        received.kept.extend_from_slice(&data);
+                    }
+                }
+                Ok(Err(frame)) => received.trailers = frame.into_trailers().unwrap_or_default(),
+                Err(_) => {
+                    received.complete = false;
+                    break;
+                }
+            }
+        }
+        received.digest = digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+        received
+    }
+}
+
+struct Sender(mpsc::Sender<Result<Frame<Bytes>, io::Error>>);
+
+impl Sender {
+    async fn send(&self, bytes: Bytes) -> Option<()> {
+        self.0.send(Ok(Frame::data(bytes))).await.ok()
+    }
+}
+
+struct FromChannel(mpsc::Receiver<Result<Frame<Bytes>, io::Error>>);
+
+impl Body for FromChannel {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+        self.0.poll_recv(cx)
+    }
+}

@@ -1,0 +1,183 @@
+//! The gateway process.
+
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::{Command, ExitStatus},
+    time::Duration,
+};
+
+use crate::{
+    Upstream,
+    command::{Ran, binary, run},
+    process::Process,
+};
+
+/// How the gateway is started: always the built binary, on ports of its own.
+#[derive(Clone, Debug)]
+pub struct Serve {
+    args: Vec<String>,
+    env: Vec<(String, String)>,
+    dir: PathBuf,
+}
+
+impl Serve {
+    /// In front of a service, for a single tenant, with its database in `dir`.
+    pub fn new(dir: &Path, upstream: &Upstream) -> Self {
+        Self::bare(dir)
+            .args(["--upstream", &upstream.url(), "--single-tenant"])
+            .store(&dir.join("hapax.db"))
+    }
+
+    /// With nothing but free ports.
+    pub fn bare(dir: &Path) -> Self {
+        let serve = Self { args: Vec::new(), env: Vec::new(), dir: dir.to_owned() };
+        serve.args(["--listen", "127.0.0.1:0", "--operator-listen", "127.0.0.1:0"])
+    }
+
+    /// With the rest said by a configuration file of this text, in which `{upstream}` and `{dir}`
+    /// are replaced.
+    pub fn configured(dir: &Path, upstream: &Upstream, text: &str) -> Self {
+        let path = dir.join("hapax.toml");
+        let text = text
+            .replace("{upstream}", &upstream.url())
+            .replace("{dir}", &dir.display().to_string());
+        std::fs::write(&path, text).expect("the file is written");
+        Self::bare(dir).args(["--config", &path.display().to_string()])
+    }
+
+    /// With more arguments.
+    #[must_use]
+    pub fn args<S: AsRef<str>>(mut self, args: impl IntoIterator<Item = S>) -> Self {
+        self.args.extend(args.into_iter().map(|arg| arg.as_ref().to_owned()));
+        self
+    }
+
+    /// Without an argument, and without `values` that follow it.
+    #[must_use]
+    pub fn without(mut self, arg: &str, values: usize) -> Self {
+        if let Some(at) = self.args.iter().position(|given| given == arg) {
+            self.args.drain(at..=at + values);
+        }
+        self
+    }
+
+    /// With another database.
+    #[must_use]
+    pub fn store(self, path: &Path) -> Self {
+        self.without("--store", 1).args(["--store", &format!("sqlite:{}", path.display())])
+    }
+
+    /// With a variable in its environment.
+    #[must_use]
+    pub fn env(mut self, name: &str, value: &str) -> Self {
+        self.env.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Starts it and waits until it is ready.
+    #[track_caller]
+    pub fn start(&self) -> Gateway {
+        let mut process = Process::spawn("hapax serve", &mut self.command());
+        let address = process.line("listening on http://").parse().expect("an address");
+        let operator = process.line("operator on http://").parse().expect("an address");
+        Gateway { process, address, operator, serve: self.clone() }
+    }
+
+    /// Runs it to its end: for a start that must fail.
+    pub fn run(&self) -> Ran {
+        run(&mut self.command())
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(binary());
+        command
+            .arg("serve")
+            .args(&self.args)
+            .current_dir(&self.dir)
+            .env_remove("KUBERNETES_SERVICE_HOST")
+            .envs(self.env.iter().map(|(name, value)| (name, value)));
+        command
+    }
+}
+
+/// A running gateway. Dropped, it is killed.
+pub struct Gateway {
+    process: Process,
+    address: SocketAddr,
+    operator: SocketAddr,
+    serve: Serve,
+}
+
+impl Gateway {
+    pub(crate) const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    pub(crate) const fn operator_address(&self) -> SocketAddr {
+        self.operator
+    }
+
+    /// Starts a second process like this one, on the same store.
+    #[track_caller]
+    pub fn twin(&self) -> Self {
+        self.serve.start()
+    }
+
+    /// SIGKILL; returns when it is gone.
+    pub fn kill(&mut self) {
+        self.process.kill();
+    }
+
+    /// SIGTERM; returns at once.
+    pub fn terminate(&self) {
+        self.process.signal("TERM");
+    }
+
+    /// SIGSTOP: it is alive and does nothing.
+    pub fn pause(&self) {
+        self.process.signal("STOP");
+    }
+
+    /// SIGCONT.
+    pub fn resume(&self) {
+        self.process.signal("CONT");
+    }
+
+    /// Waits for its end.
+    #[track_caller]
+    pub fn ended(&mut self, bound: Duration) -> ExitStatus {
+        self.process.ended(bound)
+    }
+
+    /// Starts it again as it was, on the same store and new ports, after killing it.
+    #[track_caller]
+    pub fn restart(&mut self) {
+        self.kill();
+        *self = self.serve.start();
+    }
+
+    /// What it has printed so far.
+    pub fn stdout(&self) -> Vec<String> {
+        self.process.stdout()
+    }
+
+    /// What it has logged so far.
+    pub fn stderr(&self) -> Vec<String> {
+        self.process.stderr()
+    }
+
+    /// The value of a sample on `/metrics` whose line starts with the name and holds each label
+    /// text; 0 where there is none. Several are added.
+    #[track_caller]
+    pub fn metric(&self, name: &str, labels: &[&str]) -> f64 {
+        let metrics = self.operator("/metrics").text();
+        let of_name = metrics.lines().filter(|line| {
+            let rest = line.strip_prefix(name);
+            rest.is_some_and(|rest| rest.starts_with(['{', ' ']))
+                && labels.iter().all(|label| line.contains(label))
+        });
+        let value = |line: &str| line.rsplit_once(' ')?.1.parse::<f64>().ok();
+        of_name.filter_map(value).sum()
+    }
+}

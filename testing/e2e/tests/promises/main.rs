@@ -1,0 +1,33 @@
+//! The promises of hapax, shown on the built binary in front of a real upstream process.
+//!
+//! A module is a theme; the name of a test is a promise. Those that begin with `t01` and the like
+//! show a failure shape of `docs/requirements.md`.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests: they block on other processes, and change databases behind the gateway's back"
+)]
+
+mod answers;
+mod bodies;
+mod copies;
+mod crashes;
+mod expiry;
+mod hang_up;
+mod intent;
+mod keys;
+mod observe;
+mod outcomes;
+mod records;
+mod shutdown;
+mod start;
+mod store;
+mod tenants;
+mod unkeyed;
+
+use std::time::Duration;
+
+/// What cannot take longer, on a machine that also compiles.
+pub(crate) const SOON: Duration = Duration::from_secs(20);

@@ -1,0 +1,123 @@
+//! `cargo xtask soak`: the same promises at larger counts. What ran is written to `docs/proof`.
+
+use std::{fs, num::NonZeroU32, process::Command};
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use crate::{
+    proof,
+    run::{Context, Failure, Outcome, cargo, release, run},
+    test::{build, tests},
+};
+
+/// Run the demo's storm at large counts and the races many times; write docs/proof/*.json.
+///
+/// A file says what ran, with which seed and counts, and what came of it, failures included.
+#[derive(Args)]
+pub(crate) struct Soak {
+    /// How often each race runs (HAPAX_SOAK_ROUNDS for the tests).
+    #[arg(long, default_value = "50")]
+    rounds: NonZeroU32,
+    /// Intents of each storm.
+    #[arg(long, default_value = "2000")]
+    intents: NonZeroU32,
+    /// How many storms, each with the next seed.
+    #[arg(long, default_value = "3")]
+    storms: NonZeroU32,
+    /// The seed of the first storm.
+    #[arg(long, default_value = "1")]
+    seed: u64,
+}
+
+/// A test that gets more worth the more often it runs.
+struct Race {
+    name: &'static str,
+    package: &'static str,
+    filter: &'static str,
+}
+
+const RACES: &[Race] = &[
+    Race { name: "copies-through-two-gateways", package: "hapax-e2e", filter: "copies" },
+    Race { name: "conformance-sqlite", package: "hapax-sql", filter: "conformance" },
+    Race { name: "conformance-memory", package: "hapax-store", filter: "conformance" },
+];
+
+impl Soak {
+    pub(crate) fn run(self) -> Outcome {
+        run(cargo().args(["build", "--release", "--locked", "-p", "hapax-cli"]))?;
+        build()?;
+        let mut failed = Vec::new();
+        let storms = self.storms()?;
+        if !write("demo-storm", storms)? {
+            failed.push("demo-storm");
+        }
+        for race in RACES {
+            let raced = self.race(race);
+            if !write(race.name, raced)? {
+                failed.push(race.name);
+            }
+        }
+        if failed.is_empty() {
+            return Ok(());
+        }
+        Err(Failure::new(format!("failed: {}", failed.join(", "))))
+    }
+
+    fn storms(&self) -> Outcome<Value> {
+        let folder = tempfile::tempdir().context("folder for reports")?;
+        let mut storms = Vec::new();
+        for nth in 0..self.storms.get() {
+            let seed = self.seed.wrapping_add(u64::from(nth));
+            let report = folder.path().join(format!("{seed}.json"));
+            let mut demo = Command::new(release("hapax")?);
+            demo.arg("demo").args([
+                format!("--intents={}", self.intents),
+                format!("--seed={seed}"),
+                "--concurrency=64".to_owned(),
+                "--duration=30m".to_owned(),
+                format!("--report={}", report.display()),
+            ]);
+            let outcome = outcome_of(run(&mut demo));
+            let report = fs::read(&report).ok().and_then(|text| serde_json::from_slice(&text).ok());
+            storms.push(json!({
+                "seed": seed,
+                "outcome": outcome,
+                "report": report.unwrap_or(Value::Null),
+            }));
+        }
+        Ok(json!({
+            "what": format!("hapax demo --intents {} --concurrency 64", self.intents),
+            "outcome": all_ok(&storms),
+            "runs": storms,
+        }))
+    }
+
+    fn race(&self, race: &Race) -> Value {
+        let mut command = tests();
+        command
+            .args(["-p", race.package, race.filter])
+            .env("HAPAX_SOAK_ROUNDS", self.rounds.to_string())
+            .env("NEXTEST_PROFILE", "soak");
+        json!({
+            "what": format!("tests of {} named like {:?}", race.package, race.filter),
+            "HAPAX_SOAK_ROUNDS": self.rounds,
+            "outcome": outcome_of(run(&mut command)),
+        })
+    }
+}
+
+/// Writes a proof, and tells whether it is one.
+fn write(name: &str, result: Value) -> Outcome<bool> {
+    let passed = result["outcome"] == "ok";
+    proof::write(&format!("docs/proof/{name}.json"), result)?;
+    Ok(passed)
+}
+
+fn all_ok(runs: &[Value]) -> &'static str {
+    if runs.iter().all(|run| run["outcome"] == "ok") { "ok" } else { "failed" }
+}
+
+fn outcome_of(run: Outcome) -> String {
+    run.map_or_else(|failure| failure.to_string(), |()| "ok".to_owned())
+}

@@ -1,0 +1,46 @@
+//! `cargo xtask test`: every test of the workspace, by one command.
+
+use clap::Args;
+
+use crate::{
+    run::{Outcome, answers, cargo, run},
+    setup::Setup,
+};
+
+/// Run every test: set up, build the binaries, documentation examples, then all tests.
+///
+/// Uses cargo-nextest where it is installed, else `cargo test`.
+#[derive(Args)]
+pub(crate) struct Test {
+    /// Go on when something that tests need is missing and cannot be installed here.
+    #[arg(long)]
+    allow_missing: bool,
+    /// Only tests whose names contain this.
+    filter: Option<String>,
+}
+
+impl Test {
+    pub(crate) fn run(self) -> Outcome {
+        Setup { allow_missing: self.allow_missing }.run()?;
+        build()?;
+        // First, so that the last line is that of the runner of all the others.
+        run(cargo().args(["test", "--workspace", "--locked", "--doc"]).args(&self.filter))?;
+        run(tests().arg("--workspace").args(&self.filter))
+    }
+}
+
+/// Builds the programs that end-to-end tests start.
+pub(crate) fn build() -> Outcome {
+    run(cargo().args(["build", "--locked", "-p", "hapax-cli", "-p", "hapax-e2e", "--bins"]))
+}
+
+/// The runner of tests, ready for the arguments that both runners know.
+pub(crate) fn tests() -> std::process::Command {
+    let mut command = cargo();
+    if answers(cargo().args(["nextest", "--version"])) {
+        command.args(["nextest", "run", "--locked"]);
+    } else {
+        command.args(["test", "--locked", "--lib", "--bins", "--tests"]);
+    }
+    command
+}
