@@ -31,15 +31,16 @@ pub(crate) async fn load(
     let secret = match source {
         EffectSecretSource::File(path) => read(path)?,
         EffectSecretSource::Env(name) => {
-            let text = std::env::var(name).map_err(|_| Error::NoVariable(name.clone()))?;
-            EffectSecret::parse(&text).map_err(|why| Error::InVariable(name.clone(), why))?
+            let text = std::env::var(name).map_err(|_| Error::NoVariable { name: name.clone() })?;
+            EffectSecret::parse(&text)
+                .map_err(|why| Error::InVariable { name: name.clone(), why })?
         }
         EffectSecretSource::Generated => {
             let path = beside(database);
             let used = store.pinned_secret(VERSION).await?.is_some();
             match read(&path) {
-                Err(Error::Missing(path)) if used => return Err(Error::Lost(path)),
-                Err(Error::Missing(path)) => generate(&path)?,
+                Err(Error::Missing { path }) if used => return Err(Error::Lost { path }),
+                Err(Error::Missing { path }) => generate(&path)?,
                 read => read?,
             }
         }
@@ -59,9 +60,13 @@ pub(crate) fn peek(database: &Path, file: Option<&Path>) -> Result<EffectSecret,
 
 fn read(path: &Path) -> Result<EffectSecret, Error> {
     match fs::read_to_string(path) {
-        Ok(text) => EffectSecret::parse(&text).map_err(|why| Error::InFile(path.into(), why)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(Error::Missing(path.into())),
-        Err(error) => Err(Error::Unreadable(path.into(), error)),
+        Ok(text) => {
+            EffectSecret::parse(&text).map_err(|why| Error::InFile { path: path.into(), why })
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Err(Error::Missing { path: path.into() })
+        }
+        Err(error) => Err(Error::Unreadable { path: path.into(), why: error }),
     }
 }
 
@@ -69,7 +74,7 @@ fn read(path: &Path) -> Result<EffectSecret, Error> {
 /// whole under its name, once.
 fn generate(path: &Path) -> Result<EffectSecret, Error> {
     let mut random = [0; 32];
-    getrandom::fill(&mut random).map_err(|error| Error::NoRandomness(error.to_string()))?;
+    getrandom::fill(&mut random).map_err(|error| Error::NoRandomness { why: error })?;
     let secret = EffectSecret::from_bytes(random);
     let directory = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -88,7 +93,7 @@ fn generate(path: &Path) -> Result<EffectSecret, Error> {
         fs::File::open(directory)?.sync_all()?;
         Ok(made)
     };
-    if !written().map_err(|error| Error::Unwritable(path.into(), error))? {
+    if !written().map_err(|why| Error::Unwritable { path: path.into(), why })? {
         return read(path);
     }
     warn!(
@@ -103,27 +108,27 @@ fn generate(path: &Path) -> Result<EffectSecret, Error> {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error(
-        "the effect secret {} is missing; make one with `openssl rand -hex 32` and give every \
-         node the same", .0.display()
+        "the effect secret {path:?} is missing; make one with `openssl rand -hex 32` and give \
+         every node the same"
     )]
-    Missing(PathBuf),
+    Missing { path: PathBuf },
     #[error(
-        "the effect secret {} is missing, but the database was used with one; restore that file \
-         from your backup: with a new secret every upstream would see new operations", .0.display()
+        "the effect secret {path:?} is missing, but the database was used with one; restore that \
+         file from your backup: with a new secret every upstream would see new operations"
     )]
-    Lost(PathBuf),
-    #[error("the effect secret {} cannot be read: {1}", .0.display())]
-    Unreadable(PathBuf, io::Error),
-    #[error("the effect secret {} cannot be written: {1}", .0.display())]
-    Unwritable(PathBuf, io::Error),
-    #[error("the effect secret {} is not one: {1}", .0.display())]
-    InFile(PathBuf, SecretError),
-    #[error("the environment variable {0} with the effect secret is not set")]
-    NoVariable(String),
-    #[error("the environment variable {0} holds no effect secret: {1}")]
-    InVariable(String, SecretError),
-    #[error("the system gave no randomness for an effect secret: {0}")]
-    NoRandomness(String),
+    Lost { path: PathBuf },
+    #[error("the effect secret {path:?} cannot be read: {why}; check its permissions")]
+    Unreadable { path: PathBuf, why: io::Error },
+    #[error("the effect secret {path:?} cannot be written: {why}; check its directory")]
+    Unwritable { path: PathBuf, why: io::Error },
+    #[error("the effect secret {path:?} is not one: {why}")]
+    InFile { path: PathBuf, why: SecretError },
+    #[error("the environment variable {name} with the effect secret is not set; set it")]
+    NoVariable { name: String },
+    #[error("the environment variable {name} holds no effect secret: {why}")]
+    InVariable { name: String, why: SecretError },
+    #[error("the system gave no randomness for an effect secret: {why}")]
+    NoRandomness { why: getrandom::Error },
     #[error(transparent)]
     Pin(#[from] hapax::SecretsError),
     #[error(transparent)]

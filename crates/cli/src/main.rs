@@ -1,6 +1,7 @@
 //! The one binary of hapax.
 #![forbid(unsafe_code)]
 
+mod demo;
 mod effect_secret;
 mod failure;
 mod records;
@@ -25,6 +26,7 @@ struct Hapax {
 enum Command {
     /// Run the gateway in front of a service.
     Serve(Box<serve::Serve>),
+    Demo(Box<demo::DemoArgs>),
     /// Look at records.
     #[command(subcommand)]
     Records(records::Records),
@@ -40,6 +42,7 @@ fn main() -> ExitCode {
     let ended = runtime.block_on(async {
         match command {
             Command::Serve(args) => serve::run(*args).await,
+            Command::Demo(args) => demo::run(*args).await,
             Command::Records(command) => records::run(command).await,
         }
     });

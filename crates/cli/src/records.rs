@@ -199,7 +199,7 @@ fn list_text(reading: &Reading, records: &[Listed]) -> String {
     let _ = writeln!(
         text,
         "{:<16}  {:<24}  {:<16}  {:>7}  {:>6}  {:>9}  {:<20}",
-        "RECORD", "OPERATION", "STATE", "ATTEMPT", "STATUS", "AGE", "REMEMBERED UNTIL"
+        "RECORD", "OPERATION", "STATE", "ATTEMPT", "STATUS", "AGE", "REPLAYED UNTIL"
     );
     for listed in records {
         let record = &listed.record;

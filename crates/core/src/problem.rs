@@ -128,13 +128,11 @@ impl ProblemKind {
     /// misread each other (`protocol.md` 9). `None` says nothing: this attempt was refused, and
     /// an earlier one may have taken effect.
     ///
-    /// `upstream-unreachable` is answered for a clean record alone, so nothing by any attempt
-    /// happened. `store-unavailable` says nothing: without the store an earlier attempt's effect
-    /// cannot be excluded (`docs/decisions/0003`).
-    pub const fn says(self) -> Option<&'static str> {
+    /// `store-unavailable` says nothing: without the store an earlier attempt's effect cannot be
+    /// excluded (`docs/decisions/0003`).
+    const fn says(self) -> Option<&'static str> {
         match self {
             Self::InFlight | Self::OutcomeUnknown | Self::KeyExpired => Some("unknown"),
-            Self::UpstreamUnreachable => Some("not-applied"),
             _ => None,
         }
     }
@@ -151,18 +149,28 @@ pub struct Problem {
     pub detail: Cow<'static, str>,
     /// When to try again.
     pub retry_after: Option<Duration>,
+    /// What it says of the effect id, for `Hapax-Outcome`.
+    pub says: Option<&'static str>,
 }
 
 impl Problem {
     /// A problem with its usual status.
     pub fn new(kind: ProblemKind, detail: impl Into<Cow<'static, str>>) -> Self {
-        Self { kind, status: kind.status(), detail: detail.into(), retry_after: None }
+        let (status, says) = (kind.status(), kind.says());
+        Self { kind, status, detail: detail.into(), retry_after: None, says }
     }
 
     /// With a `Retry-After`, in whole seconds, at least one.
     #[must_use]
     pub fn retry_after(mut self, after: Duration) -> Self {
         self.retry_after = Some(after);
+        self
+    }
+
+    /// Saying that nothing by any attempt happened or will: for a clean record alone.
+    #[must_use]
+    pub const fn not_applied(mut self) -> Self {
+        self.says = Some("not-applied");
         self
     }
 

@@ -149,7 +149,7 @@ pub(crate) fn refuse(problem: &Problem) -> Response<AnswerBody> {
     if let Some(seconds) = problem.retry_after_seconds() {
         headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
     }
-    if let Some(says) = problem.kind.says() {
+    if let Some(says) = problem.says {
         headers.insert(HAPAX_OUTCOME, HeaderValue::from_static(says));
     }
     response
@@ -204,7 +204,7 @@ mod tests {
         set_expires(&mut headers, StoreTime::from_micros(-1));
         assert_eq!(headers[IDEMPOTENCY_EXPIRES], "1970-01-01T00:00:00Z");
         set_expires(&mut headers, StoreTime::from_micros(1_796_000_000_900_000));
-        assert_eq!(headers[IDEMPOTENCY_EXPIRES], "2026-11-29T20:53:20Z");
+        assert_eq!(headers[IDEMPOTENCY_EXPIRES], "2026-11-30T00:53:20Z");
     }
 
     #[test]

@@ -290,6 +290,7 @@ fn unreachable_problem() -> Problem {
          same key again.",
     )
     .retry_after(Duration::from_secs(1))
+    .not_applied()
 }
 
 /// Renews a lease until it is dropped.

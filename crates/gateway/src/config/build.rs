@@ -1,18 +1,21 @@
 //! Holding the parts of a configuration against each other.
 
-use std::{collections::BTreeMap, net::SocketAddr, sync::Arc};
+use std::{
+    cmp::Reverse,
+    collections::BTreeMap,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    sync::Arc,
+};
 
 use super::{
-    At, Config, Environment, Fault, Operation, Place, Report, Routes, ScopeSource, Service,
-    StoreLocation, address, check,
+    At, Config, Environment, Fault, Operation, Place, Report, RoutePattern, Routes, ScopeSource,
+    Service, StoreLocation, address, check,
     draft::{Draft, OperationDraft, ServiceDraft},
     service,
 };
 
-const LISTEN: SocketAddr =
-    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 8080);
-const OPERATOR_LISTEN: SocketAddr =
-    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8081);
+const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 8080);
+const OPERATOR_LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8081);
 
 /// The configuration. Of use only if nothing was reported.
 pub(super) fn build(draft: Draft, has_file: bool, env: Environment, report: &Report) -> Config {
@@ -135,11 +138,11 @@ fn check_operations(draft: &Draft, report: &Report) {
 
 fn check_unambiguous(
     operation: &OperationDraft,
-    route: &At<super::RoutePattern>,
+    route: &At<RoutePattern>,
     other: &OperationDraft,
     report: &Report,
 ) {
-    let meets = |earlier: &&At<super::RoutePattern>| earlier.value.ambiguous_with(&route.value);
+    let meets = |earlier: &&At<RoutePattern>| earlier.value.ambiguous_with(&route.value);
     if let Some(earlier) = other.routes.iter().find(meets) {
         let what = format!(
             "a request can be on \"{}\" of {} and on \"{}\" of {}{}, and neither is the more \
@@ -204,6 +207,6 @@ fn connect(
         connected.extend(of_target.into_values());
     }
     // The longest prefix that fits is the first that fits.
-    services.sort_by_key(|service| std::cmp::Reverse(service.prefix.len()));
+    services.sort_by_key(|service| Reverse(service.prefix.len()));
     (services, connected)
 }

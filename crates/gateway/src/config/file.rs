@@ -1,5 +1,7 @@
 //! The configuration file, table by table.
 
+use std::net::SocketAddr;
+
 use http::Uri;
 
 use super::{
@@ -134,7 +136,7 @@ fn read_scope(value: Value<'_>) -> Option<At<ScopeSource>> {
     scope
 }
 
-fn read_operator(mut section: Section<'_>) -> Option<At<std::net::SocketAddr>> {
+fn read_operator(mut section: Section<'_>) -> Option<At<SocketAddr>> {
     section.refuse_later(&["tls", "tokens"]);
     let listen = section.take("listen");
     let listen = listen.and_then(|at| at.parse("an address", "127.0.0.1:8081", address::listen));

@@ -66,3 +66,29 @@ fn under(prefix: &str) -> Vec<Vec<Segment>> {
     let below = own.iter().cloned().chain([Segment::Rest]).collect();
     if own.is_empty() { vec![below] } else { vec![own, below] }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Otherwise a request that looks protected would pass through unprotected.
+        #[test]
+        fn every_service_that_gets_a_request_of_a_route_is_reached(
+            prefixes in prop::collection::hash_set("(/[ab]){0,2}", 1..4),
+            route in "/(a|b|\\{x\\}|)(/(a|b|\\{y\\}|))?(/(a|b|\\{z\\}|))?(/\\*)?",
+            path in "(/[ab]{0,1}){1,4}",
+        ) {
+            let prefixes: Vec<&str> = prefixes.iter().map(String::as_str).collect();
+            let route = RoutePattern::parse(&format!("POST {route}")).expect("a route");
+            let under = |prefix: &&&str| path == **prefix || is_below(&path, prefix);
+            let taker = prefixes.iter().filter(under).max_by_key(|prefix| prefix.len());
+            if let Some(taker) = taker.filter(|_| routes::matches(route.segments(), &path)) {
+                let reached = reached(&prefixes, &route);
+                prop_assert!(reached.iter().any(|at| prefixes.get(*at) == Some(taker)));
+            }
+        }
+    }
+}

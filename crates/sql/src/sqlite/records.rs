@@ -263,16 +263,21 @@ enum Body {
     Observed = 1,
 }
 
-fn found(view: &View<'_>, record: Record) -> Result<Found, Failure> {
+fn found(view: &View<'_>, mut record: Record) -> Result<Found, Failure> {
     let kind = match record.state(view.now) {
-        State::Succeeded | State::FailedTerminal => Some(Body::Outcome),
-        State::Uncertain => Some(Body::Observed),
-        State::Claimed | State::Executing | State::Released | State::Tombstone => None,
+        State::Succeeded | State::FailedTerminal | State::Tombstone => Body::Outcome,
+        State::Uncertain => Body::Observed,
+        State::Claimed | State::Executing | State::Released => {
+            return Ok(Found { record, response: None, now: view.now });
+        }
     };
-    let response = match kind {
-        Some(kind) => response(view, record.claim, kind)?,
-        None => None,
-    };
+    let response = response(view, record.claim, kind)?;
+    // A clock that went back behind a sweep: the outcome counts again, its response is gone.
+    if let Some(ending) = &mut record.ending
+        && view.now < ending.until.outcome
+    {
+        ending.kept = response.is_some();
+    }
     Ok(Found { record, response, now: view.now })
 }
 

@@ -100,13 +100,13 @@ statements! {
          (SELECT coalesce(max(n), 0) + 1 FROM history WHERE claim = ?1), ?2, ?3, ?4)";
     HISTORY = "SELECT at, attempt, what FROM history WHERE claim = ?1 ORDER BY n";
 
+    /// Due before their tombstones are: their bodies are still there.
     OUTCOMES_OVER =
-        "SELECT claim FROM ending WHERE due <= ?1 AND outcome_until <= ?1 AND kept = 1 \
-         ORDER BY due LIMIT ?2";
+        "SELECT claim FROM ending WHERE due <= ?1 AND due < tombstone_until ORDER BY due LIMIT ?2";
     DROP_BODIES = "DELETE FROM body WHERE claim IN (SELECT value FROM json_each(?1))";
-    /// The outcome is not kept any more; the tombstone is what is due next.
+    /// The tombstone is what is due next.
     BURY =
-        "UPDATE ending SET kept = 0, due = tombstone_until \
+        "UPDATE ending SET due = tombstone_until \
          WHERE claim IN (SELECT value FROM json_each(?1)) AND due IS NOT NULL";
     TOMBSTONES_OVER =
         "SELECT e.claim FROM ending e JOIN record r ON r.claim = e.claim AND r.attempt = e.attempt \

@@ -61,6 +61,11 @@ impl<'c> Tx<'c> {
         self.wrote.get()
     }
 
+    /// Has the transaction committed, and with it the mark moved on, whatever else it does.
+    pub(super) fn touch(&self) {
+        self.wrote.set(true);
+    }
+
     /// Executes a statement; answers with the number of rows that it touched.
     pub(super) fn execute(&self, sql: &str, params: impl Params) -> Result<usize, Failure> {
         let rows = self.view.conn.prepare_cached(sql)?.execute(params)?;

@@ -124,21 +124,25 @@ impl Ledger {
         .await
     }
 
-    /// All payments, in the order they were made.
-    pub(in crate::demo) async fn payments(&self) -> Result<Vec<Payment>, LedgerError> {
-        self.with(|connection| {
-            let all = "SELECT id, amount, currency, payee FROM payments ORDER BY seq";
-            connection.prepare(all)?.query_map((), payment)?.collect()
+    /// The payments to payees whose names begin so, in the order they were made.
+    pub(in crate::demo) async fn payments(
+        &self,
+        payees: &'static str,
+    ) -> Result<Vec<Payment>, LedgerError> {
+        self.with(move |connection| {
+            let all = "SELECT id, amount, currency, payee FROM payments
+                       WHERE payee GLOB ?1 || '*' ORDER BY seq";
+            connection.prepare_cached(all)?.query_map([payees], payment)?.collect()
         })
         .await
     }
 
-    /// How much has arrived and taken effect.
-    pub(in crate::demo) async fn rows(&self) -> Result<Rows, LedgerError> {
-        self.with(|connection| {
-            let counts =
-                "SELECT (SELECT count(*) FROM arrivals), (SELECT count(*) FROM payments)";
-            connection.query_row(counts, (), |row| {
+    /// How much has arrived and taken effect for payees whose names begin so.
+    pub(in crate::demo) async fn rows(&self, payees: &'static str) -> Result<Rows, LedgerError> {
+        self.with(move |connection| {
+            let counts = "SELECT (SELECT count(*) FROM arrivals WHERE payee GLOB ?1 || '*'),
+                                 (SELECT count(*) FROM payments WHERE payee GLOB ?1 || '*')";
+            connection.prepare_cached(counts)?.query_row([payees], |row| {
                 let count = |at| row.get::<_, i64>(at).map(i64::unsigned_abs);
                 Ok(Rows { arrivals: count(0)?, payments: count(1)? })
             })
@@ -212,7 +216,7 @@ mod tests {
         assert_eq!(first, again);
         assert!(matches!(pay(&ledger, "effect", order(2)).await, Paid::ForOther));
         assert!(matches!(pay(&ledger, "other effect", order(1)).await, Paid::Now(_)));
-        assert_eq!(ledger.payments().await.unwrap().len(), 2);
+        assert_eq!(ledger.payments("").await.unwrap().len(), 2);
     }
 
     #[tokio::test]
@@ -221,6 +225,6 @@ mod tests {
         for _ in 0..2 {
             assert!(matches!(pay(&ledger, "effect", order(1)).await, Paid::Now(_)));
         }
-        assert_eq!(ledger.rows().await.unwrap().payments, 2);
+        assert_eq!(ledger.rows("").await.unwrap().payments, 2);
     }
 }

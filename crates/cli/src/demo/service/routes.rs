@@ -71,7 +71,7 @@ async fn pay(
 }
 
 async fn payments(State(service): State<Arc<Service>>) -> Result<Response, Refusal> {
-    Ok(json(&service.ledger.payments().await?).into_response())
+    Ok(json(&service.ledger.payments("").await?).into_response())
 }
 
 async fn payment(

@@ -9,7 +9,7 @@ use super::Operation;
 mod parse;
 mod path;
 
-pub(super) use path::{Segment, contains, normalised, overlap};
+pub(super) use path::{Segment, contains, matches, normalised, overlap};
 
 /// A method and the paths it goes with: `POST /v1/payments/{id}/capture`.
 ///
@@ -97,7 +97,7 @@ impl Routes {
         routes.exact.get(path).or_else(|| {
             let mut patterns = routes.patterns.iter();
             patterns
-                .find(|(pattern, _)| path::matches(&pattern.segments, path))
+                .find(|(pattern, _)| matches(&pattern.segments, path))
                 .map(|(_, operation)| operation)
         })
     }

@@ -25,7 +25,7 @@ impl Segment {
 }
 
 /// Whether a path is one of the pattern's.
-pub(super) fn matches(mut pattern: &[Segment], path: &str) -> bool {
+pub(in crate::config) fn matches(mut pattern: &[Segment], path: &str) -> bool {
     let Some(path) = path.strip_prefix('/') else { return false };
     for part in path.split('/') {
         let Some((segment, rest)) = pattern.split_first() else { return false };

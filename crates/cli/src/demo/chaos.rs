@@ -1,0 +1,44 @@
+//! What goes wrong besides impatience: the service crashes, the gateway is killed.
+
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use super::{client::crash, counts::Counts, process::Handle, progress::View};
+
+/// What goes wrong.
+enum Mishap {
+    Crash,
+    Kill,
+}
+
+/// When it does: at this many settled intents of a hundred.
+const MISHAPS: [(u64, Mishap); 4] =
+    [(15, Mishap::Crash), (35, Mishap::Kill), (55, Mishap::Crash), (75, Mishap::Crash)];
+
+/// Lets everything go wrong in its time.
+pub(super) async fn chaos(
+    intents: u64,
+    counts: &Counts,
+    service: &Handle,
+    gateway: &Handle,
+    view: &View,
+) {
+    for (share, mishap) in MISHAPS {
+        while counts.settled.get() * 100 < intents * share {
+            sleep(Duration::from_millis(20)).await;
+        }
+        match mishap {
+            Mishap::Crash => {
+                view.event("the payment service crashes, and is started again");
+                while crash(service.address()).await.is_err() {
+                    sleep(Duration::from_millis(50)).await;
+                }
+            }
+            Mishap::Kill => {
+                view.event("the gateway is killed (SIGKILL), and started again on its database");
+                gateway.kill();
+            }
+        }
+    }
+}

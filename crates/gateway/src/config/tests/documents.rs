@@ -1,0 +1,61 @@
+//! Documents that people copy from load.
+
+use super::*;
+
+fn repository(file: &str) -> String {
+    format!("{}/../../{file}", env!("CARGO_MANIFEST_DIR"))
+}
+
+#[test]
+fn the_example_file_loads() {
+    let file = repository("hapax.example.toml");
+    let config = Config::from_file(Path::new(&file), &Flags::default(), Environment::default());
+    let config = config.unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(
+        config.describe(),
+        [
+            "operation payments.create: POST /v1/payments, POST /v2/payments with a key, required \
+             · on_unknown resend, the service collapses for 24h · lease 30s · timeout 20s · \
+             outcome kept 24h, key refused for 30d · mode enforce",
+            "operation shipments.create: POST /v1/shipments with a key · on_unknown hold · lease \
+             30s · timeout 20s · outcome kept 24h, key refused for 30d · mode enforce",
+            "operation payments.put: PUT /v1/payments/{id}, DELETE /v1/payments/{id} · natural, \
+             no key needed · mode enforce",
+            "operation payments.search: POST /v1/payments/search · unprotected: a search in the \
+             form of a POST: it changes nothing",
+        ]
+    );
+}
+
+#[test]
+fn the_commented_lines_of_the_example_are_right_too() {
+    let text = fs::read_to_string(repository("hapax.example.toml")).expect("readable");
+    let settings = ["group_commit", "sweep ", "single_instance", "effect_secret = { file"];
+    let mut uncommented = text.clone();
+    for setting in settings {
+        let commented = format!("# {setting}");
+        assert!(uncommented.contains(&commented), "{setting}");
+        uncommented = uncommented.replacen(&commented, setting, 1);
+    }
+    let config = load(&uncommented, &Flags::default()).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(config.effect_secret, EffectSecretSource::File("/etc/hapax/effect.key".into()));
+    assert_eq!((config.group_commit, config.sweep), (128, 500));
+}
+
+#[test]
+fn what_the_example_calls_defaults_are_the_defaults() {
+    let text = fs::read_to_string(repository("hapax.example.toml")).expect("readable");
+    let shown = load(&text, &Flags::default()).expect("right");
+    let plain = load(&file("", ""), &Flags::default()).expect("right");
+    assert_eq!(shown.limits, plain.limits);
+    assert_eq!((shown.listen, shown.operator_listen), (plain.listen, plain.operator_listen));
+    assert_eq!(shown.store, plain.store);
+}
+
+#[test]
+fn the_readmes_configuration_loads() {
+    let readme = fs::read_to_string(repository("README.md")).expect("readable");
+    let block = readme.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next());
+    let block = block.expect("a TOML block");
+    load(block, &Flags::default()).unwrap_or_else(|error| panic!("{error}"));
+}

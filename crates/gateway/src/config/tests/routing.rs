@@ -1,0 +1,148 @@
+//! Where requests go.
+
+use super::*;
+
+/// The upstream and the operation of a request, as `upstream operation`.
+fn way(config: &Config, request: &str) -> String {
+    let (method, path) = request.split_once(' ').expect("a method and a path");
+    let method = Method::from_bytes(method.as_bytes()).expect("a method");
+    let Some(route) = config.route(&method, path) else { return "nowhere".to_owned() };
+    let operation = route.operation.map_or("passes", |operation| operation.policy.name.as_str());
+    assert!(route.operation.is_none_or(|found| found.policy.target == route.service.origin()));
+    format!("{} {operation}", route.service.origin())
+}
+
+#[test]
+fn the_more_special_route_wins_in_whatever_order() {
+    let routes = [
+        ("all", "POST /*"),
+        ("below", "POST /v1/*"),
+        ("of-payment", "POST /v1/payments/{id}/{act}"),
+        ("capture", "POST /v1/payments/{id}/capture"),
+        ("payment", "POST /v1/payments/{id}"),
+        ("search", "POST /v1/payments/search"),
+    ];
+    let table = |(name, route): &(&str, &str)| {
+        format!("[[operation]]\nname = \"{name}\"\nroutes = [\"{route}\"]\n")
+    };
+    let forward: String = routes.iter().map(table).collect();
+    let backward: String = routes.iter().rev().map(table).collect();
+    for tables in [forward, backward] {
+        let config = load(&file("", &tables), &Flags::default()).expect("right");
+        for (request, expected) in [
+            ("POST /v1/payments/search", "search"),
+            ("POST /v1/payments/s%65arch", "search"),
+            ("POST /v1/payments/42", "payment"),
+            ("POST /v1/payments/a%2Fb", "payment"),
+            ("POST /v1/payments/", "below"),
+            ("POST /v1/payments/42/capture", "capture"),
+            ("POST /v1/payments/42/refund", "of-payment"),
+            ("POST /v1/payments/42/refund/1", "below"),
+            ("POST /v1/", "below"),
+            ("POST /v1", "all"),
+            ("POST /", "all"),
+            ("POST //v1/payments/search", "all"),
+            ("POST /V1/payments/search", "all"),
+            ("POST /%", "all"),
+            ("POST /%%34%31", "all"),
+            ("PATCH /v1/payments/42", "passes"),
+        ] {
+            assert_eq!(way(&config, request), format!("http://a:1 {expected}"), "{request}");
+        }
+    }
+}
+
+#[test]
+fn the_longest_prefix_that_ends_at_a_segment_takes_the_request() {
+    let services = "scope = { single_tenant = true }\n\
+        service = [{ upstream = \"http://root\" }, { upstream = \"http://v1\", prefix = \"/v1\" }, \
+        { upstream = \"http://deep\", prefix = \"/v1/deep/\" }]\n";
+    let config = load(services, &Flags::default()).expect("right");
+    for (request, expected) in [
+        ("POST /", "http://root default"),
+        ("POST /v1", "http://v1 default"),
+        ("POST /%761", "http://v1 default"),
+        ("PATCH /v1/x", "http://v1 default"),
+        ("GET /v1/x", "http://v1 passes"),
+        ("POST /v10", "http://root default"),
+        ("POST /v1/deep", "http://deep default"),
+        ("POST /v1/deep/er", "http://deep default"),
+        ("POST /v1/deeper", "http://v1 default"),
+        ("OPTIONS *", "http://root passes"),
+    ] {
+        assert_eq!(way(&config, request), expected, "{request}");
+    }
+    // One operation, at three upstreams; it is described once.
+    assert_eq!(config.operations.len(), 3);
+    assert_eq!(config.describe().len(), 1);
+}
+
+#[test]
+fn a_path_under_no_prefix_goes_nowhere() {
+    let text = file("", "prefix = \"/v1\"");
+    let config = load(&text, &Flags::default()).expect("right");
+    assert_eq!(way(&config, "POST /v2"), "nowhere");
+    assert_eq!(way(&config, "OPTIONS *"), "nowhere");
+    assert_eq!(way(&config, "POST /v1/x"), "http://a:1 default");
+}
+
+#[test]
+fn an_operation_at_one_upstream_is_one() {
+    let text = "scope = { single_tenant = true }\n\
+        service = [{ upstream = \"http://a\", prefix = \"/a\" }, \
+        { upstream = \"http://a\", prefix = \"/b\" }]\n";
+    assert_eq!(load(text, &Flags::default()).expect("right").operations.len(), 1);
+}
+
+#[test]
+fn each_wrong_route_says_why() {
+    const BRACES: &str = "write {name} for any one segment and * at the end for any rest";
+    for (route, what, help) in [
+        (
+            "POST",
+            "\"POST\" is not a method and a path",
+            "write both, such as \"POST /v1/payments\"",
+        ),
+        ("psot /a", "\"psot\" is not a method", "did you mean \"POST\"?"),
+        ("Post /a", "\"Post\" is not a method", "did you mean \"POST\"?"),
+        ("copy /a", "\"copy\" is not a method", "did you mean \"COPY\"?"),
+        ("CONNECT /a", "a tunnel is not forwarded", "remove the route"),
+        (
+            "POST a",
+            "the path \"a\" does not start with a slash",
+            "write it whole, such as \"POST /v1/payments\"",
+        ),
+        (
+            "POST http://a/b",
+            "\"http://a/b\" is a URL, not a path",
+            "write the path alone, such as \"POST /v1/payments\"",
+        ),
+        (
+            "POST /a?b",
+            "the path \"/a?b\" has a query or a fragment",
+            "end it before them; a route goes with every query",
+        ),
+        (
+            "POST /é",
+            "the path \"/é\" has a character that no request has",
+            "percent-encode it, as in \"POST /caf%C3%A9\"",
+        ),
+        (
+            "POST /%4",
+            "the path \"/%4\" has a character that no request has",
+            "percent-encode it, as in \"POST /caf%C3%A9\"",
+        ),
+        ("POST /a*", "\"a*\" has a * that is not the last segment by itself", BRACES),
+        ("POST /*/a", "\"*\" has a * that is not the last segment by itself", BRACES),
+        ("POST /:id", "\":id\" would be taken for itself", BRACES),
+        ("POST /{id", "\"{id\" is not a whole {name}", BRACES),
+        ("POST /{}", "\"{}\" is not a whole {name}", BRACES),
+        ("POST /{a}b", "\"{a}b\" is not a whole {name}", BRACES),
+        ("POST /{a}/{a}", "{a} is in the path twice", "give each its own name"),
+    ] {
+        assert_eq!(RoutePattern::parse(route), Err(Fault::new(what, help)), "{route}");
+    }
+    for route in ["POST /a", "COPY /a", "QUERY /{a}/*", "PUT /caf%C3%A9/"] {
+        assert_eq!(RoutePattern::parse(route).map(|route| route.to_string()).as_deref(), Ok(route));
+    }
+}

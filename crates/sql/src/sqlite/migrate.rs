@@ -1,0 +1,200 @@
+//! Bringing a file's schema up to date. What was applied is kept in a table of its own.
+
+use rusqlite::{Connection, params};
+use sha2::{Digest, Sha256};
+
+/// A step of the schema; its text never changes once it was released.
+struct Migration {
+    version: u32,
+    name: &'static str,
+    text: &'static str,
+}
+
+const MIGRATIONS: &[Migration] =
+    &[Migration { version: 1, name: "records", text: include_str!("migrations/0001_records.sql") }];
+
+const TABLE: &str = "CREATE TABLE IF NOT EXISTS _hapax_migrations (
+    version  INTEGER PRIMARY KEY,
+    name     TEXT NOT NULL,
+    checksum BLOB NOT NULL,
+    applied  INTEGER NOT NULL
+) STRICT";
+
+/// The newest version that this hapax knows.
+pub(super) const KNOWN: u32 = 1;
+
+/// What a file is, by its tables.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Content {
+    /// Nothing yet.
+    Empty,
+    /// A store of hapax, in some version.
+    Hapax,
+    /// A database of something else.
+    Foreign,
+}
+
+pub(super) fn content(conn: &Connection) -> rusqlite::Result<Content> {
+    let sql = "SELECT count(*), count(*) FILTER (WHERE name = '_hapax_migrations') \
+               FROM sqlite_schema WHERE type = 'table'";
+    let (tables, ours) = conn.query_row(sql, (), |row| Ok((row.get(0)?, row.get(1)?)))?;
+    Ok(match (tables, ours) {
+        (0_i64, _) => Content::Empty,
+        (_, 0_i64) => Content::Foreign,
+        _ => Content::Hapax,
+    })
+}
+
+/// How a file's schema compares with the known one.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Schema {
+    /// It is the known one.
+    Current,
+    /// It lacks something.
+    Older(u32),
+    /// It has more than this hapax knows.
+    Newer(u32),
+    /// It was made by another text of this migration.
+    Other(u32),
+}
+
+pub(super) fn schema(conn: &Connection) -> rusqlite::Result<Schema> {
+    let mut statement =
+        conn.prepare("SELECT version, checksum FROM _hapax_migrations ORDER BY version")?;
+    let mut rows = statement.query(())?;
+    let mut found = 0;
+    while let Some(row) = rows.next()? {
+        found = row.get(0)?;
+        let known = MIGRATIONS.iter().find(|migration| migration.version == found);
+        if let Some(known) = known
+            && known.checksum() != row.get::<_, Vec<u8>>(1)?[..]
+        {
+            return Ok(Schema::Other(found));
+        }
+    }
+    Ok(match found {
+        KNOWN => Schema::Current,
+        found if found > KNOWN => Schema::Newer(found),
+        found => Schema::Older(found),
+    })
+}
+
+/// Applies what is missing, inside the caller's transaction. Two processes that start at once
+/// come here one after the other.
+pub(super) fn bring_up(conn: &Connection, now_micros: i64) -> rusqlite::Result<Schema> {
+    conn.execute_batch(TABLE)?;
+    let found = match schema(conn)? {
+        Schema::Older(found) => found,
+        other => return Ok(other),
+    };
+    for migration in MIGRATIONS.iter().filter(|migration| migration.version > found) {
+        conn.execute_batch(migration.text)?;
+        conn.execute(
+            "INSERT INTO _hapax_migrations (version, name, checksum, applied) \
+             VALUES (?1, ?2, ?3, ?4)",
+            params![migration.version, migration.name, migration.checksum(), now_micros],
+        )?;
+        tracing::info!(version = migration.version, name = migration.name, "schema brought up");
+    }
+    Ok(Schema::Current)
+}
+
+impl Migration {
+    fn checksum(&self) -> [u8; 32] {
+        Sha256::digest(self.text).into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hapax_core::{OperationName, State};
+    use hapax_store::ListFilter;
+
+    use super::*;
+    use crate::sqlite::{inspect, sql};
+
+    fn fresh() -> Connection {
+        let conn = Connection::open_in_memory().expect("memory");
+        assert_eq!(content(&conn), Ok(Content::Empty));
+        assert_eq!(bring_up(&conn, 0), Ok(Schema::Current));
+        conn
+    }
+
+    #[test]
+    fn the_newest_migration_is_the_known_version() {
+        let versions = MIGRATIONS.iter().map(|migration| migration.version).collect::<Vec<_>>();
+        assert_eq!(versions, (1..=KNOWN).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn applying_again_changes_nothing() {
+        let conn = fresh();
+        assert_eq!(bring_up(&conn, 1), Ok(Schema::Current));
+        let applied = "SELECT applied FROM _hapax_migrations";
+        assert_eq!(conn.query_row(applied, (), |row| row.get(0)), Ok(0_i64));
+        assert_eq!(content(&conn), Ok(Content::Hapax));
+    }
+
+    #[test]
+    fn every_statement_prepares_on_a_fresh_schema() {
+        let conn = fresh();
+        for (name, text) in sql::ALL.iter().filter(|(name, _)| *name != "LIST_HEAD") {
+            assert!(conn.prepare(text).is_ok(), "{name}: {:?}", conn.prepare(text).err());
+        }
+    }
+
+    #[test]
+    fn every_listing_prepares_on_a_fresh_schema() {
+        let conn = fresh();
+        let states = [
+            State::Claimed,
+            State::Executing,
+            State::Released,
+            State::Succeeded,
+            State::FailedTerminal,
+            State::Uncertain,
+            State::Tombstone,
+        ];
+        for state in states.into_iter().map(Some).chain([None]) {
+            let operation = OperationName::new("pay").ok();
+            let filter = ListFilter { state, operation, limit: 1, ..ListFilter::default() };
+            let text = inspect::statement(&filter);
+            let statement = conn.prepare(&text).expect("prepares");
+            assert_eq!(statement.parameter_count(), 5, "{text}");
+        }
+    }
+
+    /// Work at every claim, settle, sweep and look-up goes by an index.
+    #[test]
+    fn no_statement_of_the_usual_way_scans_a_table_of_records() {
+        let conn = fresh();
+        let scans = |text: &str| {
+            let mut statement = conn.prepare(&format!("EXPLAIN QUERY PLAN {text}")).expect("plan");
+            let count = statement.parameter_count();
+            let nulls = std::iter::repeat_n(rusqlite::types::Null, count);
+            let rows = statement.query_map(rusqlite::params_from_iter(nulls), |row| {
+                row.get::<_, String>(3)
+            });
+            let rows = rows.expect("plan").collect::<rusqlite::Result<Vec<_>>>().expect("plan");
+            let full = |row: &String| row.starts_with("SCAN") && !row.contains("json_each");
+            rows.into_iter().filter(full).collect::<Vec<_>>()
+        };
+        for (name, text) in sql::ALL {
+            let whole = ["OBSERVED", "STANDING", "RAISE_EPOCH", "PURGE_MARKS", "LIST_HEAD"];
+            let plain = ["BEGIN", "COMMIT", "ROLLBACK", "DATA_VERSION"];
+            if whole.contains(name) || plain.contains(name) {
+                continue;
+            }
+            assert_eq!(scans(text), Vec::<String>::new(), "{name}");
+        }
+        let uncertain = ListFilter { state: Some(State::Uncertain), ..ListFilter::default() };
+        let plan = conn
+            .prepare(&format!("EXPLAIN QUERY PLAN {}", inspect::statement(&uncertain)))
+            .expect("plan")
+            .query_map([None::<i64>; 5], |row| row.get::<_, String>(3))
+            .expect("plan")
+            .collect::<rusqlite::Result<Vec<_>>>()
+            .expect("plan");
+        assert!(plan.iter().any(|row| row.contains("record_uncertain")), "{plan:?}");
+    }
+}

@@ -1,0 +1,254 @@
+//! How commits are shared, lost, refused and bounded in time.
+#![allow(clippy::expect_used, clippy::panic, reason = "tests")]
+
+mod kit;
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use hapax_core::RecordId;
+use hapax_sql::{Fault, SqliteConfig, SqliteStore};
+use hapax_store::{
+    Claimed, Claims, Lookup, ManualClock, Owned, Standing, StandingState, StoreError, Sweep,
+};
+use kit::*;
+use tokio::task::JoinSet;
+
+/// How many commits the only node of a store has made.
+fn commits(place: &Place) -> i64 {
+    number(&place.shell(), "SELECT max(seq) FROM mark")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_claims_share_a_commit() {
+    let place = Place::new();
+    let store = Arc::new(place.open());
+    let before = commits(&place);
+    let mut claims = JoinSet::new();
+    for _ in 0..1000 {
+        let store = store.clone();
+        claims.spawn(async move { ours(store.claim(a_claim()).await) });
+    }
+    assert_eq!(claims.join_all().await.len(), 1000);
+    let commits = commits(&place) - before;
+    assert!(commits < 300, "{commits} commits for 1000 claims");
+    assert_eq!(number(&place.shell(), "SELECT count(*) FROM record"), 1000);
+}
+
+#[tokio::test]
+async fn what_changes_nothing_commits_nothing() {
+    let place = Place::new();
+    let store = place.open();
+    let record = executing(&store).await;
+    let before = commits(&place);
+    let theirs = store.claim(claim_of(record.id)).await;
+    assert!(matches!(theirs, Ok(Claimed::Theirs(_))));
+    assert_eq!(store.sweep(record.created, 100).await, Ok(Default::default()));
+    assert_eq!(commits(&place), before);
+    store.beat().await.expect("a heartbeat");
+    assert_eq!(commits(&place), before + 1);
+}
+
+#[tokio::test]
+async fn an_ambiguous_commit_is_found_out() {
+    let place = Place::new();
+    let store = place.open();
+    for committed in [true, false] {
+        store.put_in_the_way(Fault::Ambiguous { committed });
+        let record = executing(&store).await;
+        store.put_in_the_way(Fault::Ambiguous { committed });
+        done(store.settle(record.ownership(), outcome("done")).await);
+        let found = store.find(record.id).await.expect("a find").expect("it is there");
+        assert_eq!(found.response.expect("kept").body, "done");
+        assert_eq!(store.standing(), StandingState::Ready);
+    }
+    assert_eq!(number(&place.shell(), "SELECT count(*) FROM record"), 2);
+    assert_eq!(number(&place.shell(), "SELECT count(*) FROM ending"), 2);
+}
+
+#[tokio::test]
+async fn a_caller_that_goes_away_stops_nothing() {
+    let place = Place::new();
+    let store = place.open();
+    let claim = a_claim();
+    let id = claim.id;
+    tokio::select! {
+        biased;
+        _ = store.claim(claim) => panic!("a commit takes longer than nothing"),
+        () = std::future::ready(()) => {}
+    }
+    store.beat().await.expect("it comes behind the claim");
+    assert!(store.find(id).await.expect("a find").is_some());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn locked_by_another_program_is_told_in_time_and_nothing_is_written() {
+    let place = Place::new();
+    let store = Arc::new(place.open());
+    let record = executing(&store).await;
+    let shell = place.shell();
+    shell.execute_batch("BEGIN EXCLUSIVE").expect("the lock is free");
+    let started = Instant::now();
+    let mut claims = JoinSet::new();
+    for _ in 0..300 {
+        let store = store.clone();
+        claims.spawn(async move {
+            let claim = a_claim();
+            (claim.id, store.claim(claim).await)
+        });
+    }
+    assert!(store.find(record.id).await.expect("reading goes on").is_some());
+    let refused = claims.join_all().await;
+    let waited = started.elapsed();
+    assert!(waited > Duration::from_millis(1900), "{waited:?}");
+    assert!(waited < Duration::from_millis(2600), "{waited:?}");
+    assert!(matches!(store.standing(), StandingState::Failing { .. }));
+    let of_two_seconds = StoreError::Locked(Duration::from_secs(2));
+    assert_eq!(refused[0].1, Err(of_two_seconds.clone()));
+    let message = "the store stayed locked by another process for 2s";
+    assert_eq!(of_two_seconds.to_string(), message);
+
+    shell.execute_batch("ROLLBACK").expect("it is given back");
+    executing(&store).await;
+    assert_eq!(store.standing(), StandingState::Ready);
+    for (id, refused) in refused {
+        assert!(
+            matches!(refused, Err(StoreError::Locked(_) | StoreError::Unavailable { .. })),
+            "{refused:?}"
+        );
+        assert_eq!(store.find(id).await, Ok(None), "refused means not written");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_that_is_given_back_in_time_is_waited_for() {
+    let place = Place::new();
+    let store = Arc::new(place.open());
+    let shell = place.shell();
+    shell.execute_batch("BEGIN EXCLUSIVE").expect("the lock is free");
+    let claim = tokio::spawn({
+        let store = store.clone();
+        async move { store.claim(a_claim()).await }
+    });
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    shell.execute_batch("ROLLBACK").expect("it is given back");
+    ours(claim.await.expect("no panic"));
+}
+
+fn bounded(place: &Place, clock: &Arc<ManualClock>, max_bytes: u64) -> SqliteStore {
+    let config = SqliteConfig::new(place.file());
+    let config = SqliteConfig { max_bytes: Some(max_bytes), clock: clock.clone(), ..config };
+    SqliteStore::open(config).expect("the store opens")
+}
+
+#[tokio::test]
+async fn a_full_store_says_so_writes_nothing_half_and_goes_on_when_there_is_space() {
+    let place = Place::new();
+    let clock = Arc::new(ManualClock::new());
+    let store = bounded(&place, &clock, 1 << 20);
+    let body = Bytes::from(vec![7; 100_000]);
+    let mut settled = 0;
+    let full = loop {
+        let record = executing(&store).await;
+        match store.settle(record.ownership(), outcome(body.clone())).await {
+            Ok(_) => settled += 1,
+            Err(error) => break (record, error),
+        }
+    };
+    let (record, error) = full;
+    assert_eq!(error, StoreError::Full);
+    assert_eq!(error.to_string(), "the store's disk is full; free space on it");
+    assert!(matches!(store.standing(), StandingState::Failing { .. }));
+    let found = store.find(record.id).await.expect("a find").expect("it is there");
+    assert_eq!((found.record, found.response), (record.clone(), None), "nothing of the settle");
+    let shell = place.shell();
+    assert_eq!(number(&shell, "SELECT count(*) FROM ending"), settled);
+    assert_eq!(number(&shell, "SELECT count(*) FROM body"), settled);
+
+    let month = Duration::from_secs(31 * 86_400);
+    clock.advance(month);
+    let swept = store.sweep(record.created.after(month), 100).await.expect("a sweep");
+    assert_eq!(i64::try_from(swept.purged), Ok(settled));
+    done(store.settle(record.ownership(), outcome(body)).await);
+    assert_eq!(store.standing(), StandingState::Ready);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_does_not_fit_fails_alone() {
+    let place = Place::new();
+    let store = Arc::new(bounded(&place, &Arc::new(ManualClock::new()), 1 << 20));
+    let record = executing(&store).await;
+    let shell = place.shell();
+    // All of it queues up behind the lock, so it shares a transaction.
+    shell.execute_batch("BEGIN EXCLUSIVE").expect("the lock is free");
+    let large = tokio::spawn({
+        let (store, body) = (store.clone(), vec![7; 2 << 20]);
+        async move { store.settle(record.ownership(), outcome(body)).await }
+    });
+    let mut claims = JoinSet::new();
+    for _ in 0..50 {
+        let store = store.clone();
+        claims.spawn(async move { store.claim(a_claim()).await });
+    }
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    shell.execute_batch("ROLLBACK").expect("it is given back");
+    assert_eq!(large.await.expect("no panic"), Err(StoreError::Full));
+    claims.join_all().await.into_iter().for_each(|claimed| drop(ours(claimed)));
+}
+
+#[tokio::test]
+async fn a_damaged_row_fails_alone() {
+    let place = Place::new();
+    let store = place.open();
+    let (bad, good) = (executing(&store).await, executing(&store).await);
+    let damage = "UPDATE record SET state = 9 WHERE claim = ?1";
+    assert_eq!(place.shell().execute(damage, [bad.claim.0]), Ok(1));
+    let renew = |of: &hapax_core::Record| store.renew(of.ownership(), Duration::from_secs(9));
+    let (bad, good) = tokio::join!(renew(&bad), renew(&good));
+    assert!(matches!(bad, Err(StoreError::Corrupt { .. })), "{bad:?}");
+    done(good);
+    assert_eq!(store.standing(), StandingState::Ready);
+}
+
+#[tokio::test]
+async fn closing_finishes_what_was_asked_for_and_leaves_one_file() {
+    let place = Place::new();
+    let store = place.open();
+    let claims = (0..20).map(|_| a_claim()).collect::<Vec<_>>();
+    let ids = claims.iter().map(|claim| claim.id).collect::<Vec<RecordId>>();
+    let all = futures_join(claims.into_iter().map(|claim| store.claim(claim)).collect());
+    let (answers, ()) = tokio::join!(all, store.close());
+    answers.into_iter().for_each(|answer| drop(ours(answer)));
+    assert!(!place.beside("-wal").exists(), "the log is in the file");
+    assert!(matches!(store.claim(a_claim()).await, Err(StoreError::Unavailable { .. })));
+    assert!(matches!(store.find(ids[0]).await, Err(StoreError::Unavailable { .. })));
+    assert!(matches!(store.standing(), StandingState::Failing { .. }));
+    store.close().await;
+    let store = place.open();
+    for id in ids {
+        assert!(store.find(id).await.expect("a find").is_some());
+    }
+}
+
+/// Polls all futures together.
+async fn futures_join<T>(futures: Vec<impl Future<Output = T> + Unpin>) -> Vec<T> {
+    let mut futures = futures.into_iter().map(Some).collect::<Vec<_>>();
+    let mut answers = futures.iter().map(|_| None).collect::<Vec<_>>();
+    std::future::poll_fn(move |cx| {
+        for (future, answer) in futures.iter_mut().zip(&mut answers) {
+            if let Some(running) = future
+                && let std::task::Poll::Ready(value) = std::pin::Pin::new(running).poll(cx)
+            {
+                (*future, *answer) = (None, Some(value));
+            }
+        }
+        match answers.iter().all(Option::is_some) {
+            true => std::task::Poll::Ready(answers.drain(..).flatten().collect()),
+            false => std::task::Poll::Pending,
+        }
+    })
+    .await
+}
