@@ -112,8 +112,9 @@ pub struct IntentParts<'a> {
     pub operation: &'a str,
     /// The method; case counts.
     pub method: &'a str,
-    /// The path as sent, percent-encoded. Only the case of its encodings does not count
-    /// (RFC 3986, section 6.2.2.1).
+    /// What of the path is part of the intent, percent-encoded: what the operation's route leaves
+    /// open, or all of it. Only the case of its encodings does not count (RFC 3986, section
+    /// 6.2.2.1).
     pub path: &'a str,
     /// The query as sent, without its `?`; `None` when there is none. Neither the case of
     /// encodings counts nor whether letters, digits and `-._~` are encoded (RFC 3986, section

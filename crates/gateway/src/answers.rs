@@ -11,7 +11,7 @@ use hapax::{Answer, FirstOutcome};
 use hapax_core::{Problem, StoreTime, StoredResponse};
 use http::{
     HeaderMap, HeaderName, HeaderValue, Response, StatusCode,
-    header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER},
+    header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE},
     response::Parts,
 };
 use http_body::{Body, Frame, SizeHint};
@@ -149,6 +149,12 @@ pub(crate) fn refuse(problem: &Problem) -> Response<AnswerBody> {
     if let Some(seconds) = problem.retry_after_seconds() {
         headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
     }
+    if response.status() == StatusCode::UNAUTHORIZED {
+        // A 401 carries a challenge (RFC 9110, section 15.5.2); what is missing is the scope.
+        let challenge = HeaderValue::from_static("Hapax realm=\"scope\"");
+        response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
+    }
+    let headers = response.headers_mut();
     if let Some(says) = problem.says {
         headers.insert(HAPAX_OUTCOME, HeaderValue::from_static(says));
     }

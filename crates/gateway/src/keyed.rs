@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use hapax::{Ended, Executed, Execution, Intent, Operation, Reply};
+use hapax::{Ended, Executed, Execution, Intent, Reply};
 use hapax_core::{Key, Problem, ProblemKind, RecordId, Said, Scope, StoredResponse};
 use http::{
     HeaderMap, HeaderName, HeaderValue, Request, Response, Version, header::CONTENT_TYPE,
     request::Parts,
 };
-use metrics::{counter, gauge};
+use metrics::counter;
 use tracing::{Instrument, debug_span, info, warn};
 
 use crate::{
@@ -17,7 +17,7 @@ use crate::{
     body::{Buffered, Collected, ReadError, collect_capped, read_bounded},
     gateway::{Route, Shared},
     headers,
-    metric_definitions::{BUFFERED_BYTES, UPSTREAM_FAILURES},
+    metric_definitions::UPSTREAM_FAILURES,
     passthrough,
     server::Inbound,
     upstream::{OutBody, Reuse, SendError, Upstream},
@@ -41,7 +41,7 @@ pub(crate) async fn answer(
         Ok(None) => return passthrough::answer(upstream, head, body, true).await,
         Err(problem) => return refuse(&problem),
     };
-    match prepare(shared, operation, &head, body, &key).await {
+    match prepare(shared, route, &head, body, &key).await {
         Ok(prepared) => {
             let span = debug_span!("attempt", operation = %operation.name(), record = %prepared.id);
             run(shared, route, upstream, head, prepared).instrument(span).await
@@ -84,20 +84,21 @@ struct Prepared {
 /// 2. to 4.: scope, body, fingerprint. Nothing is claimed before all of it is there.
 async fn prepare(
     shared: &Shared,
-    operation: &Operation,
+    route: &Route,
     head: &Parts,
     body: Inbound,
     key: &Key,
 ) -> Result<Prepared, Problem> {
+    let operation = &route.operation;
     let scope = scope(shared, &head.headers)?;
     if shared.hapax.is_draining() {
         return Err(Problem::new(ProblemKind::Draining, "This instance is shutting down.")
             .retry_after(std::time::Duration::from_secs(1)));
     }
-    let buffered = read_bounded(body, shared.read_limits, &shared.budget).await;
-    gauge!(BUFFERED_BYTES).set(f64::from(u32::try_from(shared.budget.used()).unwrap_or(u32::MAX)));
-    let buffered = buffered.map_err(|error| body_problem(&error))?;
-    let intent = intent(operation, head, buffered.bytes().clone());
+    let buffered = read_bounded(body, shared.read_limits, &shared.budget)
+        .await
+        .map_err(|error| body_problem(&error))?;
+    let intent = intent(route, head, buffered.bytes().clone());
     let fingerprint = operation
         .fingerprint(&intent)
         .map_err(|error| Problem::new(ProblemKind::BodyInvalid, error.to_string()))?;
@@ -106,8 +107,8 @@ async fn prepare(
 }
 
 /// The facts of a request that a fingerprint is computed from.
-pub(crate) fn intent(operation: &Operation, head: &Parts, body: Bytes) -> Intent {
-    let selected = &operation.policy().fingerprint.headers;
+pub(crate) fn intent(route: &Route, head: &Parts, body: Bytes) -> Intent {
+    let selected = &route.operation.policy().fingerprint.headers;
     let headers = selected.iter().flat_map(|name| {
         let values = head.headers.get_all(name.as_str()).iter();
         values.map(|value| (name.clone(), Bytes::copy_from_slice(value.as_bytes())))
@@ -115,7 +116,7 @@ pub(crate) fn intent(operation: &Operation, head: &Parts, body: Bytes) -> Intent
     let media_type = head.headers.get(CONTENT_TYPE);
     Intent {
         method: head.method.as_str().to_owned(),
-        path: head.uri.path().to_owned(),
+        path: route.configured.open_part(&head.method, head.uri.path()),
         query: head.uri.query().map(str::to_owned),
         media_type: media_type.map(|value| Bytes::copy_from_slice(value.as_bytes())),
         headers: headers.collect(),

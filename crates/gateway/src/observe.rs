@@ -116,7 +116,7 @@ fn watch(
     match key {
         Some(key) => {
             let id = RecordId::new(&scope, operation.name(), &key);
-            let intent = Box::new(keyed::intent(&operation, head, Bytes::new()));
+            let intent = Box::new(keyed::intent(route, head, Bytes::new()));
             let (body, content) = RecordingBody::new(body, shared.read_limits.max_bytes);
             let identity = Identity::Keyed { id, head: intent, content };
             Ok((OutBody::streaming(body), Arrival { operation, identity }))

@@ -11,7 +11,7 @@ use hapax_core::{BodyInvalid, Fingerprint, Fingerprinter, IntentParts, Operation
 pub struct Intent {
     /// The method.
     pub method: String,
-    /// The path, as sent.
+    /// What of the path is part of the intent: what the operation's route leaves open, or all of it.
     pub path: String,
     /// The query, as sent, without its question mark.
     pub query: Option<String>,

@@ -7,6 +7,6 @@
 mod sqlite;
 pub mod telemetry;
 
-pub use sqlite::{OpenError, SqliteConfig, SqliteStore};
 #[cfg(feature = "faults")]
 pub use sqlite::Fault;
+pub use sqlite::{OpenError, SqliteConfig, SqliteStore};

@@ -86,7 +86,9 @@ impl Harness for Sqlite {
             .collect::<Result<Vec<_>, _>>()
             .expect("a list");
         let back = tables.iter().map(|table| {
-            format!("DELETE FROM main.{table}; INSERT INTO main.{table} SELECT * FROM kept.{table};")
+            format!(
+                "DELETE FROM main.{table}; INSERT INTO main.{table} SELECT * FROM kept.{table};"
+            )
         });
         let script = format!("BEGIN IMMEDIATE; {} COMMIT", back.collect::<String>());
         shell.execute_batch(&script).expect("the copy is restored");

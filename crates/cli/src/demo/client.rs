@@ -86,11 +86,10 @@ pub(super) async fn pay(
 /// Asks the service to crash; it does so instead of answering.
 pub(super) async fn crash(service: SocketAddr) -> io::Result<()> {
     let mut stream = TcpStream::connect(service).await?;
-    let request =
-        format!("POST /crash HTTP/1.1\r\nHost: {service}\r\nContent-Length: 0\r\n\r\n");
+    let request = format!("POST /crash HTTP/1.1\r\nHost: {service}\r\nContent-Length: 0\r\n\r\n");
     stream.write_all(request.as_bytes()).await?;
     // The end of the connection is the answer, however it comes.
-    stream.read(&mut [0]).await.ok();
+    stream.read_u8().await.ok();
     Ok(())
 }
 
@@ -102,7 +101,7 @@ async fn exchange(gateway: SocketAddr, key: &str, order: &Order) -> Result<Answe
         .header(HOST, gateway.to_string())
         .header(CONTENT_TYPE, "application/json")
         .header("idempotency-key", format!("\"{key}\""))
-        .body(Full::from(serde_json::to_vec(order)?))?;
+        .body(Full::new(Bytes::from(serde_json::to_vec(order)?)))?;
     let (head, body) = sender.send_request(request).await?.into_parts();
     #[expect(clippy::disallowed_methods, reason = "limited, and the caller bounds the time")]
     let body = Limited::new(body, LIMIT).collect().await?.to_bytes();

@@ -13,7 +13,11 @@ pub(super) fn announce(stage: &Stage, args: &DemoArgs, seed: u64) {
     let (service, gateway) = (stage.service.handle().address(), stage.gateway.handle().address());
     line("payment service", &format!("http://{service}"), "own ledger; slow, fails, cuts, crashes");
     line("gateway", &format!("http://{gateway}"), "SQLite; on_unknown = \"resend\"");
-    line("storm", &format!("{intents} payments"), &format!("{concurrency} at a time, --seed {seed}"));
+    line(
+        "storm",
+        &format!("{intents} payments"),
+        &format!("{concurrency} at a time, --seed {seed}"),
+    );
     try_it(stage);
 }
 

@@ -47,7 +47,7 @@ pub(crate) struct DemoArgs {
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = value_parser!(u32).range(1..=100_000))]
     intents: u32,
     /// How many of them are under way at the same time.
-    #[arg(long, value_name = "N", default_value_t = 24, value_parser = value_parser!(u16).range(1..=1_000))]
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = value_parser!(u16).range(1..=1_000))]
     concurrency: u16,
     /// Repeat the plan of another storm [default: random].
     #[arg(long, value_name = "N")]
@@ -74,8 +74,8 @@ pub(crate) struct DemoArgs {
 
 /// Runs the demo, or the service that it runs as a process of its own.
 pub(crate) async fn run(args: DemoArgs) -> Result<ExitCode, Failure> {
-    if let (Some(listen), Some(ledger)) = (args.service, args.ledger) {
-        let (faults, careless) = (args.seed, args.careless);
+    if let (Some(listen), Some(ledger)) = (args.service, &args.ledger) {
+        let (ledger, faults, careless) = (ledger.clone(), args.seed, args.careless);
         return service::run(service::Options { listen, ledger, faults, careless }).await;
     }
     let mut interrupts = Interrupts::listen()?;
@@ -122,11 +122,8 @@ async fn perform(args: &DemoArgs, seed: u64, stage: &mut Stage) -> Result<Report
     let (service, gateway) = (stage.service.handle(), stage.gateway.handle());
     let (ledger, counts) = (stage.ledger()?, Arc::new(Counts::default()));
     let (view, time_up) = (View::new(intents), CancellationToken::new());
-    let storm = Storm {
-        gateway: gateway.address(),
-        counts: Arc::clone(&counts),
-        time_up: time_up.clone(),
-    };
+    let storm =
+        Storm { gateway: gateway.address(), counts: Arc::clone(&counts), time_up: time_up.clone() };
     let meanwhile = async {
         tokio::join!(
             view.follow(&counts, &ledger, &service, &gateway),

@@ -92,11 +92,7 @@ fn copy(random: &mut Rng, nth: u8) -> Copy {
         0..15 => Manner::GivesUpAfter(millis(random.u64(50..400))),
         _ => Manner::Patient,
     };
-    Copy {
-        after: millis(after),
-        manners: vec![first, second],
-        again: random.u8(0..100) < 40,
-    }
+    Copy { after: millis(after), manners: vec![first, second], again: random.u8(0..100) < 40 }
 }
 
 const fn millis(millis: u64) -> Duration {

@@ -71,6 +71,7 @@ impl Supervised {
     pub(super) async fn start(program: Program, listen: SocketAddr) -> Result<Self, Failure> {
         let (running, address) = Running::start(&program, listen).await?;
         let handle = Handle { address, watched: Arc::default() };
+        handle.watched.pid.store(running.pid(), Relaxed);
         let supervisor = tokio::spawn(handle.clone().supervise(program, running));
         Ok(Self { handle, _supervisor: AbortOnDropHandle::new(supervisor) })
     }
@@ -171,10 +172,7 @@ struct Running {
 }
 
 impl Running {
-    async fn start(
-        program: &Program,
-        listen: SocketAddr,
-    ) -> Result<(Self, SocketAddr), Failure> {
+    async fn start(program: &Program, listen: SocketAddr) -> Result<(Self, SocketAddr), Failure> {
         let failed = |why: &str| Failure::start(format!("the {} {why}", program.name));
         let log = File::options().create(true).append(true).open(&program.log);
         let log = log.map_err(|error| failed(&format!("has no log: {error}")))?;

@@ -112,8 +112,14 @@ impl Bars {
             bar.with_prefix(name)
         };
         Self {
-            settled: bar("intents settled", "  {prefix:18} {wide_bar:.cyan/dim} {pos:>6} of {len:6}"),
-            effects: bar("effects in ledger", "  {prefix:18} {wide_bar:.green/dim} {pos:>6}    {elapsed:>6}"),
+            settled: bar(
+                "intents settled",
+                "  {prefix:18} {wide_bar:.cyan/dim} {pos:>6} of {len:6}",
+            ),
+            effects: bar(
+                "effects in ledger",
+                "  {prefix:18} {wide_bar:.green/dim} {pos:>6}    {elapsed:>6}",
+            ),
             answers: bar("answers", "  {prefix:18} {msg}"),
             mishaps: bar("service", "  {prefix:18} {msg}"),
             all,

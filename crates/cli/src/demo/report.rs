@@ -53,7 +53,11 @@ impl Report {
         let counts = facts.counts;
         let open = facts.histories.iter().filter(|history| !history.is_settled());
         let rows = [
-            row("intents", as_u64(facts.histories.len()), "payments that clients wanted, once each"),
+            row(
+                "intents",
+                as_u64(facts.histories.len()),
+                "payments that clients wanted, once each",
+            ),
             row("attempts sent", counts.sent.get(), "duplicates, retries and changed amounts"),
             row("without an answer", counts.unanswered.get(), "cut, timed out, refused while down"),
             row("arrivals at the service", facts.arrivals, "what the gateway let through"),
@@ -62,7 +66,7 @@ impl Report {
             row("conflicts refused", counts.conflicts.get(), "a known key, another amount: 422"),
             row("in flight answered", counts.in_flight.get(), "the first was still running: 409"),
             row("unknown answered", counts.unknown.get(), "nobody knew yet; the retry found out"),
-            row("service crashes", facts.service_crashes, ""),
+            row("service crashes", facts.service_crashes, "its process ended, with requests open"),
             row("gateway kills", facts.gateway_kills, "SIGKILL, started again on its database"),
             row("uncertain at the end", as_u64(open.count()), "intents without a final answer"),
         ];
@@ -95,7 +99,8 @@ impl Report {
         let word = if self.passed() { style(word).green() } else { style(word).red() };
         say(format_args!("  {}  {verdict}", word.bold()));
         let seconds = self.took.as_secs_f64();
-        let how = format!("Judged by the service's own ledger. {seconds:.1} s, --seed {}", self.seed);
+        let how =
+            format!("Judged by the service's own ledger. {seconds:.1} s, --seed {}", self.seed);
         say(format_args!("  {}", style(how).dim()));
     }
 
@@ -125,7 +130,9 @@ impl Report {
             return format!("the gateway ended by itself, {} times", self.gateway_failures);
         }
         match (self.findings.len(), twice) {
-            (0, _) => "No intent took effect twice, and every success told is in the ledger.".to_owned(),
+            (0, _) => {
+                "No intent took effect twice, and every success told is in the ledger.".to_owned()
+            }
             (_, 0) => format!("{} findings", self.findings.len()),
             (_, 1) => "1 intent took effect more than once.".to_owned(),
             (_, _) => format!("{twice} intents took effect more than once."),

@@ -64,7 +64,9 @@ pub(super) fn judge(histories: &[History], ledger: &[Payment]) -> Vec<Finding> {
         let effects = by_payee.get(payee.as_str()).map_or(&[][..], Vec::as_slice);
         wrongs(history, effects).into_iter().map(|wrong| Finding { payee: payee.clone(), wrong })
     });
-    findings.collect()
+    let mut findings: Vec<_> = findings.collect();
+    findings.sort_by(|one, other| one.payee.cmp(&other.payee));
+    findings
 }
 
 fn wrongs(history: &History, effects: &[&Payment]) -> Vec<Wrong> {

@@ -3,6 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use metrics::gauge;
+
+use crate::metric_definitions::BUFFERED_BYTES;
+
 /// How many bytes of request bodies this process may hold at once, over all connections.
 ///
 /// It never waits: where there is no room, the request is refused and nothing of it was claimed.
@@ -62,6 +66,7 @@ impl Reservation {
         });
         if grown.is_ok() {
             self.held += more;
+            gauge!(BUFFERED_BYTES).increment(as_float(more));
         }
         grown.is_ok()
     }
@@ -70,7 +75,13 @@ impl Reservation {
 impl Drop for Reservation {
     fn drop(&mut self) {
         self.budget.shared.used.fetch_sub(self.held, Ordering::Relaxed);
+        gauge!(BUFFERED_BYTES).decrement(as_float(self.held));
     }
+}
+
+/// A gauge is a float; a body is far below the 2^32 that convert exactly.
+fn as_float(bytes: usize) -> f64 {
+    u32::try_from(bytes).unwrap_or(u32::MAX).into()
 }
 
 #[cfg(test)]

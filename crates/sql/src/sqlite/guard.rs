@@ -222,10 +222,21 @@ impl Files {
         replaced && self.companions.iter().all(File::is_in_place)
     }
 
+    /// Removes the files beside a path that names another database now: whoever opens that one
+    /// would take them for its own. To be called when nothing is in them and they are closed.
+    pub(super) fn remove_companions(&self) {
+        for file in self.companions.iter().filter(|file| file.is_in_place()) {
+            if let Err(error) = fs::remove_file(&file.path) {
+                let path = file.path.display();
+                tracing::warn!(%path, %error, "a file left over from the old store is in the way");
+            }
+        }
+    }
+
     /// Whether another file is at the path that can be opened without mixing it with ours.
     pub(super) fn successor_is_apart(&self) -> bool {
         let other = FileId::of(&self.main.path).is_ok_and(|id| id != self.main.id);
-        other && !self.companions.iter().any(|file| FileId::of(&file.path) .is_ok_and(|id| id == file.id))
+        other && self.companions.iter().all(|file| FileId::of(&file.path).ok() != Some(file.id))
     }
 }
 

@@ -65,10 +65,7 @@ const fn condition(state: State) -> &'static str {
     }
 }
 
-pub(super) fn history(
-    view: &View<'_>,
-    claim: ClaimNumber,
-) -> Result<Vec<HistoryEntry>, Failure> {
+pub(super) fn history(view: &View<'_>, claim: ClaimNumber) -> Result<Vec<HistoryEntry>, Failure> {
     view.all(sql::HISTORY, [claim.0], |row| {
         Ok(HistoryEntry {
             at: rows::time(row, 0)?,

@@ -172,9 +172,8 @@ mod tests {
             let mut statement = conn.prepare(&format!("EXPLAIN QUERY PLAN {text}")).expect("plan");
             let count = statement.parameter_count();
             let nulls = std::iter::repeat_n(rusqlite::types::Null, count);
-            let rows = statement.query_map(rusqlite::params_from_iter(nulls), |row| {
-                row.get::<_, String>(3)
-            });
+            let rows = statement
+                .query_map(rusqlite::params_from_iter(nulls), |row| row.get::<_, String>(3));
             let rows = rows.expect("plan").collect::<rusqlite::Result<Vec<_>>>().expect("plan");
             let full = |row: &String| row.starts_with("SCAN") && !row.contains("json_each");
             rows.into_iter().filter(full).collect::<Vec<_>>()

@@ -1,8 +1,6 @@
 //! Observe mode's table.
 
-use hapax_core::{
-    Observed, ObservedEnd, OperationName, OutcomeClass, RecordId, StoreTime, Would,
-};
+use hapax_core::{Observed, ObservedEnd, OperationName, OutcomeClass, RecordId, StoreTime, Would};
 use hapax_store::Observation;
 use rusqlite::{Row, params};
 

@@ -205,11 +205,7 @@ fn until<T>(
 }
 
 /// Everything between an open file and a store; it may be repeated.
-fn prepare(
-    conn: &Connection,
-    max_bytes: Option<u64>,
-    now_micros: i64,
-) -> Result<Mark, Failed> {
+fn prepare(conn: &Connection, max_bytes: Option<u64>, now_micros: i64) -> Result<Mark, Failed> {
     // The first look at the file: it tells a database from garbage without reading it all.
     if migrate::content(conn)? == Content::Foreign {
         return Err(Failed::NotHapax);
@@ -218,9 +214,8 @@ fn prepare(
         return Err(Failed::ReadOnly);
     }
     conn.pragma_update(None, "page_size", PAGE)?;
-    let mode = conn.pragma_update_and_check(None, "journal_mode", "WAL", |row| {
-        row.get::<_, String>(0)
-    })?;
+    let mode =
+        conn.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get::<_, String>(0))?;
     if !mode.eq_ignore_ascii_case("wal") {
         return Err(Failed::NoWal(mode));
     }

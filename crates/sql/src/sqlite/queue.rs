@@ -85,7 +85,9 @@ impl<T> Caller<T> {
         }
         // It is in a transaction: whether that commits can only be waited for.
         match time::timeout(self.timeout, &mut self.reply).await {
-            Ok(answer) => answer.unwrap_or_else(|_| Err(self.unanswered("the store's thread ended"))),
+            Ok(answer) => {
+                answer.unwrap_or_else(|_| Err(self.unanswered("the store's thread ended")))
+            }
             Err(_) => {
                 let reason = format!("no answer from the disk within {:?}", self.timeout * 2);
                 Err(StoreError::AnswerLost { reason })

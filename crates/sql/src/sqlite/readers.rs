@@ -73,9 +73,9 @@ impl Readers {
         call: Call<T>,
     ) -> Result<(), StoreError> {
         let message = Message::Read(Box::new(Read { work, call }));
-        self.queue.send(message).map_err(|_| StoreError::Unavailable {
-            reason: "the store was closed".to_owned(),
-        })
+        self.queue
+            .send(message)
+            .map_err(|_| StoreError::Unavailable { reason: "the store was closed".to_owned() })
     }
 
     /// Finishes what was handed over, and closes the connections.

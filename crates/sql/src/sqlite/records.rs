@@ -162,9 +162,7 @@ fn write(tx: &Tx<'_>, before: &Record, after: &Record) -> Result<(), Failure> {
         Some(EndingKind::Outcome) if was_uncertain => {
             note(tx, after.claim, after.attempt, "settled-late")
         }
-        None if is_uncertain && !was_uncertain => {
-            note(tx, after.claim, after.attempt, "uncertain")
-        }
+        None if is_uncertain && !was_uncertain => note(tx, after.claim, after.attempt, "uncertain"),
         _ => Ok(()),
     }
 }

@@ -85,9 +85,8 @@ pub(super) fn parsed<T, E: StdError + Send + Sync + 'static>(
     parse: impl FnOnce(&str) -> std::result::Result<T, E>,
 ) -> Result<T> {
     let text = row.get::<_, String>(column)?;
-    parse(&text).map_err(|error| {
-        Error::FromSqlConversionFailure(column, Type::Text, Box::new(error))
-    })
+    parse(&text)
+        .map_err(|error| Error::FromSqlConversionFailure(column, Type::Text, Box::new(error)))
 }
 
 fn unreadable(column: usize, why: &'static str) -> Error {

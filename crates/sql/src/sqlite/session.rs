@@ -154,7 +154,9 @@ impl Session {
                 self.mark.left_at(seq.saturating_add(1));
                 return Ok(());
             }
-            (Ok(()), Some(_)) => StoreError::Unavailable { reason: "a fault on purpose".to_owned() },
+            (Ok(()), Some(_)) => {
+                StoreError::Unavailable { reason: "a fault on purpose".to_owned() }
+            }
             (Err(error), _) if is_busy(&error) => StoreError::Locked(self.timeout),
             (Err(error), _) => store_error(&error),
         };
@@ -205,10 +207,7 @@ impl Session {
 
     /// Brings the log into the database and cuts it to nothing, unless somebody is reading it.
     pub(super) fn checkpoint(&self) {
-        let result = self.conn.pragma_query(None, "wal_checkpoint(TRUNCATE)", |_| Ok(()));
-        if let Err(error) = result {
-            tracing::warn!(%error, "the write-ahead log could not be checkpointed");
-        }
+        checkpoint(&self.conn);
     }
 
     /// Closes the store in order.
@@ -227,25 +226,34 @@ impl Session {
     /// All other connections of this store are closed already.
     pub(super) fn abandon(self) {
         self.roll_back();
-        let files = self.guard.files();
-        if files.companions_are_left_over() {
-            // The log at the path belongs to the file that is gone from it. Closing moves it into
-            // that file and removes it, before anybody opens the new file with the old log.
-            close(self.conn);
-        } else {
-            let keep = DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
-            // Nothing of ours may go into the file at the path, and nothing there be removed.
-            match self.conn.set_db_config(keep, true) {
-                Ok(_) => close(self.conn),
-                // Leaked rather than closed wrongly; the process is to be restarted anyway.
-                Err(_) => std::mem::forget(self.conn),
-            }
+        let Self { conn, guard, timeout, .. } = self;
+        let files = guard.files();
+        let left_over = files.companions_are_left_over();
+        if left_over {
+            // Into the file that was opened, wherever that is now.
+            checkpoint(&conn);
+        }
+        // Nothing of ours may go into what is at the path, and nothing there be removed.
+        match conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true) {
+            Ok(_) => close(conn),
+            // Leaked rather than closed wrongly; the process is to be restarted anyway.
+            Err(_) => std::mem::forget(conn),
+        }
+        if left_over && files.log_bytes() == 0 {
+            files.remove_companions();
         }
         if files.successor_is_apart()
-            && let Err(error) = open::raise_epoch(files.path(), self.timeout)
+            && let Err(error) = open::raise_epoch(files.path(), timeout)
         {
             tracing::warn!(%error, "the epoch of the new file could not be raised");
         }
+    }
+}
+
+fn checkpoint(conn: &Connection) {
+    let result = conn.pragma_query(None, "wal_checkpoint(TRUNCATE)", |_| Ok(()));
+    if let Err(error) = result {
+        tracing::warn!(%error, "the write-ahead log could not be checkpointed");
     }
 }
 

@@ -33,8 +33,7 @@ pub(super) fn sweep(
     if !tombstones.is_empty() {
         let claims = json(&tombstones);
         // A record without its ending would read as executing: they go together.
-        for purge in
-            [sql::DROP_BODIES, sql::PURGE_HISTORY, sql::PURGE_ENDINGS, sql::PURGE_RECORDS]
+        for purge in [sql::DROP_BODIES, sql::PURGE_HISTORY, sql::PURGE_ENDINGS, sql::PURGE_RECORDS]
         {
             tx.execute(purge, [&claims])?;
         }

@@ -110,7 +110,15 @@ fn p16_t10_repeated_fields_are_replayed_as_they_are_and_credentials_never() {
     }
     let replay = stage.gateway.send(&request);
     replay.assert_replays(&first);
-    for field in ["content-type", "content-language", "location", "content-location", "etag", "last-modified", "link"] {
+    for field in [
+        "content-type",
+        "content-language",
+        "location",
+        "content-location",
+        "etag",
+        "last-modified",
+        "link",
+    ] {
         assert_eq!(replay.all(field), first.all(field), "{field}");
     }
     for field in NEVER_REPLAYED {
@@ -152,7 +160,14 @@ fn fields_of_ours_from_the_upstream_and_of_its_connection_do_not_pass() {
     let request = Request::payment(&fresh_key()).answered_raw("", answer);
     let first = stage.gateway.send(&request);
     first.assert_stored(200);
-    for field in ["hapax-attempt", "hapax-anything", "hapax-outcome", "x-hop", "keep-alive", "proxy-connection"] {
+    for field in [
+        "hapax-attempt",
+        "hapax-anything",
+        "hapax-outcome",
+        "x-hop",
+        "keep-alive",
+        "proxy-connection",
+    ] {
         assert_eq!(first.all(field), [""; 0], "{field}: {first:?}");
     }
     assert_eq!(first.all("x-own"), ["1"]);

@@ -15,9 +15,10 @@ fn assert_one_execution(answers: &[Answer]) {
     own[0].assert_stored(201);
     for other in others {
         match other.status {
-            409 => {
-                other.assert_problem(409, "in-flight").assert_retry_after(1).assert_outcome("unknown")
-            }
+            409 => other
+                .assert_problem(409, "in-flight")
+                .assert_retry_after(1)
+                .assert_outcome("unknown"),
             _ => other.assert_replays(own[0]),
         };
     }

@@ -1,6 +1,8 @@
 //! Processes that die, answers that get lost.
 
-use hapax_e2e::{Answer, Gateway, Request, Serve, Stage, UpstreamKind, eventually, fresh_key, until};
+use hapax_e2e::{
+    Answer, Gateway, Request, Serve, Stage, UpstreamKind, eventually, fresh_key, until,
+};
 
 use crate::SOON;
 

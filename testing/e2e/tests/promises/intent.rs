@@ -6,14 +6,38 @@ const PAYMENT: &str = r#"{"amount":1200,"currency":"EUR","to":"DE89","items":[{"
 
 /// The same payment with one thing changed: amount, destination, item, option.
 const CHANGED: [(&str, &str); 8] = [
-    ("amount", r#"{"amount":1201,"currency":"EUR","to":"DE89","items":[{"sku":"a","count":1}],"options":{"instant":true}}"#),
-    ("currency", r#"{"amount":1200,"currency":"USD","to":"DE89","items":[{"sku":"a","count":1}],"options":{"instant":true}}"#),
-    ("destination", r#"{"amount":1200,"currency":"EUR","to":"DE90","items":[{"sku":"a","count":1}],"options":{"instant":true}}"#),
-    ("item", r#"{"amount":1200,"currency":"EUR","to":"DE89","items":[{"sku":"b","count":1}],"options":{"instant":true}}"#),
-    ("one more item", r#"{"amount":1200,"currency":"EUR","to":"DE89","items":[{"sku":"a","count":1},{"sku":"a","count":1}],"options":{"instant":true}}"#),
-    ("option", r#"{"amount":1200,"currency":"EUR","to":"DE89","items":[{"sku":"a","count":1}],"options":{"instant":false}}"#),
-    ("no option", r#"{"amount":1200,"currency":"EUR","to":"DE89","items":[{"sku":"a","count":1}]}"#),
-    ("null option", r#"{"amount":1200,"currency":"EUR","to":"DE89","items":[{"sku":"a","count":1}],"options":null}"#),
+    (
+        "amount",
+        r#"{"amount":1201,"currency":"EUR","to":"DE89","items":[{"sku":"a","count":1}],"options":{"instant":true}}"#,
+    ),
+    (
+        "currency",
+        r#"{"amount":1200,"currency":"USD","to":"DE89","items":[{"sku":"a","count":1}],"options":{"instant":true}}"#,
+    ),
+    (
+        "destination",
+        r#"{"amount":1200,"currency":"EUR","to":"DE90","items":[{"sku":"a","count":1}],"options":{"instant":true}}"#,
+    ),
+    (
+        "item",
+        r#"{"amount":1200,"currency":"EUR","to":"DE89","items":[{"sku":"b","count":1}],"options":{"instant":true}}"#,
+    ),
+    (
+        "one more item",
+        r#"{"amount":1200,"currency":"EUR","to":"DE89","items":[{"sku":"a","count":1},{"sku":"a","count":1}],"options":{"instant":true}}"#,
+    ),
+    (
+        "option",
+        r#"{"amount":1200,"currency":"EUR","to":"DE89","items":[{"sku":"a","count":1}],"options":{"instant":false}}"#,
+    ),
+    (
+        "no option",
+        r#"{"amount":1200,"currency":"EUR","to":"DE89","items":[{"sku":"a","count":1}]}"#,
+    ),
+    (
+        "null option",
+        r#"{"amount":1200,"currency":"EUR","to":"DE89","items":[{"sku":"a","count":1}],"options":null}"#,
+    ),
 ];
 
 /// Every changed payment is refused, with one and the same answer.
@@ -95,7 +119,10 @@ fn another_path_query_method_media_type_or_precondition_is_another_intent() {
         payment.clone().to("/payments?dry_run=true"),
         payment.clone().to("/payments/"),
         payment.clone().method("PATCH"),
-        payment.clone().without("content-type").header("content-type", "application/merge-patch+json"),
+        payment
+            .clone()
+            .without("content-type")
+            .header("content-type", "application/merge-patch+json"),
         payment.clone().without("content-type"),
         payment.clone().header("if-match", "\"7\""),
     ];
@@ -112,11 +139,26 @@ fn the_same_intent_in_other_bytes_is_replayed() {
     let first = stage.gateway.send(&payment);
     first.assert_stored(201);
     let same = [
-        ("reordered", r#"{"options":{"instant":true},"items":[{"count":1,"sku":"a"}],"to":"DE89","currency":"EUR","amount":1200}"#),
-        ("white space", "\n{ \"amount\" : 1200,\t\"currency\":\"EUR\",\r\n\"to\":\"DE89\",\"items\":[ {\"sku\":\"a\",\"count\":1} ],\"options\":{\"instant\":true} }\n"),
-        ("1200.0", r#"{"amount":1200.0,"currency":"EUR","to":"DE89","items":[{"sku":"a","count":1.00}],"options":{"instant":true}}"#),
-        ("12e2", r#"{"amount":12e2,"currency":"EUR","to":"DE89","items":[{"sku":"a","count":10E-1}],"options":{"instant":true}}"#),
-        ("escapes", r#"{"am\u006funt":1200,"currency":"\u0045UR","to":"DE\u0038\u0039","items":[{"sku":"\u0061","count":1}],"options":{"instant":true}}"#),
+        (
+            "reordered",
+            r#"{"options":{"instant":true},"items":[{"count":1,"sku":"a"}],"to":"DE89","currency":"EUR","amount":1200}"#,
+        ),
+        (
+            "white space",
+            "\n{ \"amount\" : 1200,\t\"currency\":\"EUR\",\r\n\"to\":\"DE89\",\"items\":[ {\"sku\":\"a\",\"count\":1} ],\"options\":{\"instant\":true} }\n",
+        ),
+        (
+            "1200.0",
+            r#"{"amount":1200.0,"currency":"EUR","to":"DE89","items":[{"sku":"a","count":1.00}],"options":{"instant":true}}"#,
+        ),
+        (
+            "12e2",
+            r#"{"amount":12e2,"currency":"EUR","to":"DE89","items":[{"sku":"a","count":10E-1}],"options":{"instant":true}}"#,
+        ),
+        (
+            "escapes",
+            r#"{"am\u006funt":1200,"currency":"\u0045UR","to":"DE\u0038\u0039","items":[{"sku":"\u0061","count":1}],"options":{"instant":true}}"#,
+        ),
     ];
     for (what, json) in same {
         let answer = stage.gateway.send(&payment.clone().json(json));
@@ -194,11 +236,16 @@ fn forms_are_compared_by_their_pairs_and_other_bodies_by_their_bytes() {
         .key(&fresh_key());
     let first = stage.gateway.send(&form);
     first.assert_stored(201);
-    stage.gateway.send(&form.clone().json("amount=1200&to=M%c3%bcller%20AG")).assert_replays(&first);
-    for changed in ["amount=1201&to=M%C3%BCller+AG", "to=M%C3%BCller+AG&amount=1200", "amount=1200"] {
+    stage
+        .gateway
+        .send(&form.clone().json("amount=1200&to=M%c3%bcller%20AG"))
+        .assert_replays(&first);
+    for changed in ["amount=1201&to=M%C3%BCller+AG", "to=M%C3%BCller+AG&amount=1200", "amount=1200"]
+    {
         stage.gateway.send(&form.clone().json(changed)).assert_problem(422, "key-reused");
     }
-    let raw = Request::new("POST", "/upload").body("image/png", vec![0, 159, 146, 150]).key(&fresh_key());
+    let raw =
+        Request::new("POST", "/upload").body("image/png", vec![0, 159, 146, 150]).key(&fresh_key());
     let first = stage.gateway.send(&raw);
     first.assert_stored(201);
     stage.gateway.send(&raw).assert_replays(&first);
@@ -236,7 +283,8 @@ fn t13_what_is_excluded_or_declared_as_default_does_not_make_another_intent() {
         fingerprint = { exclude = ["/client_time"], defaults = { "/currency" = "EUR" } }
         "#,
     );
-    let payment = Request::post("/v1/payments", r#"{"amount":1,"client_time":"10:00"}"#).key(&fresh_key());
+    let payment =
+        Request::post("/v1/payments", r#"{"amount":1,"client_time":"10:00"}"#).key(&fresh_key());
     let first = stage.gateway.send(&payment);
     first.assert_stored(201);
     for same in [
@@ -246,7 +294,9 @@ fn t13_what_is_excluded_or_declared_as_default_does_not_make_another_intent() {
     ] {
         stage.gateway.send(&payment.clone().json(same)).assert_replays(&first);
     }
-    for other in [r#"{"amount":1,"currency":"USD"}"#, r#"{"amount":1,"currency":null}"#, r#"{"amount":2}"#] {
+    for other in
+        [r#"{"amount":1,"currency":"USD"}"#, r#"{"amount":1,"currency":null}"#, r#"{"amount":2}"#]
+    {
         stage.gateway.send(&payment.clone().json(other)).assert_problem(422, "key-reused");
     }
     stage.upstream.assert_arrivals(1);

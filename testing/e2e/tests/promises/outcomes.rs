@@ -25,7 +25,8 @@ fn a_refusal_before_any_effect_frees_the_key() {
     stage.upstream.assert_arrivals(2 * refusals.len());
     stage.upstream.assert_effects(refusals.len());
     assert!(stage.upstream.arrivals().chunks(2).all(|pair| {
-        pair[0].effect_id() == pair[1].effect_id() && [pair[0].attempt(), pair[1].attempt()] == [1, 2]
+        pair[0].effect_id() == pair[1].effect_id()
+            && [pair[0].attempt(), pair[1].attempt()] == [1, 2]
     }));
 }
 
@@ -87,7 +88,11 @@ fn an_observed_answer_shows_no_credentials_again() {
 fn a_5xx_under_resend_is_executed_again_with_the_same_effect_id() {
     let stage = Stage::resending(&[]);
     let payment = Request::payment(&fresh_key());
-    stage.gateway.send(&payment.clone().act("effect; status 500")).assert_unresolved(500).assert_retry_after(1);
+    stage
+        .gateway
+        .send(&payment.clone().act("effect; status 500"))
+        .assert_unresolved(500)
+        .assert_retry_after(1);
     let second = stage.gateway.send(&payment);
     second.assert_stored(201);
     stage.gateway.send(&payment).assert_replays(&second);
@@ -100,7 +105,8 @@ fn a_5xx_under_resend_is_executed_again_with_the_same_effect_id() {
 #[test]
 fn the_upstreams_own_retry_after_is_passed_on() {
     let stage = Stage::new();
-    let payment = Request::payment(&fresh_key()).act("status 503; header retry-after: 7; body empty");
+    let payment =
+        Request::payment(&fresh_key()).act("status 503; header retry-after: 7; body empty");
     stage.gateway.send(&payment).assert_unresolved(503).assert_retry_after(7);
 }
 
@@ -108,7 +114,8 @@ fn the_upstreams_own_retry_after_is_passed_on() {
 fn hapax_outcome_applied_keeps_any_answer() {
     let stage = Stage::new();
     for status in [200, 400, 409, 429, 500, 503] {
-        let script = format!("effect; status {status}; header hapax-outcome: applied; body text done");
+        let script =
+            format!("effect; status {status}; header hapax-outcome: applied; body text done");
         let payment = Request::payment(&fresh_key()).act(&script);
         let first = stage.gateway.send(&payment);
         first.assert_stored(status);
@@ -122,7 +129,8 @@ fn hapax_outcome_applied_keeps_any_answer() {
 fn hapax_outcome_not_applied_frees_the_key_whatever_the_status() {
     let stage = Stage::new();
     for status in [200, 402, 409, 500, 503] {
-        let script = format!("status {status}; header hapax-outcome: not-applied; body text nothing");
+        let script =
+            format!("status {status}; header hapax-outcome: not-applied; body text nothing");
         let payment = Request::payment(&fresh_key()).act(&script);
         let first = stage.gateway.send(&payment);
         assert_eq!(first.status, status, "{first:?}");
@@ -137,7 +145,9 @@ fn hapax_outcome_not_applied_frees_the_key_whatever_the_status() {
 fn hapax_outcome_unknown_makes_any_answer_unknown() {
     let stage = Stage::new();
     // A word that nobody knows cannot be relied on either.
-    for (status, word) in [(200, "unknown"), (201, "unknown"), (400, "unknown"), (402, "unknown"), (200, "perhaps")] {
+    for (status, word) in
+        [(200, "unknown"), (201, "unknown"), (400, "unknown"), (402, "unknown"), (200, "perhaps")]
+    {
         let script = format!("effect; status {status}; header hapax-outcome: {word}; body text hm");
         let payment = Request::payment(&fresh_key()).act(&script);
         stage.gateway.send(&payment).assert_unresolved(status);

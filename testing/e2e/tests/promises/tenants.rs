@@ -82,8 +82,7 @@ fn the_single_tenant_is_no_name_that_a_header_could_say() {
     let single = serve.start();
     single.send(&payment).assert_stored(201);
     drop(single);
-    let scoped =
-        serve.without("--single-tenant", 0).args(["--scope-header", "X-Account"]).start();
+    let scoped = serve.without("--single-tenant", 0).args(["--scope-header", "X-Account"]).start();
     for name in ["single-tenant", "single_tenant", "default", "\0", "*"] {
         let answer = scoped.send(&payment.clone().header("x-account", name.trim_matches('\0')));
         assert!(!answer.is_replay(), "{name:?}: {answer:?}");

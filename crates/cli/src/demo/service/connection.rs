@@ -23,8 +23,8 @@ impl Cut {
 pub(super) async fn serve_connection(stream: TcpStream, routes: Router) {
     let cut = Cut::default();
     let routes = routes.layer(Extension(cut.clone()));
-    let serving =
-        http1::Builder::new().serve_connection(TokioIo::new(stream), TowerToHyperService::new(routes));
+    let serving = http1::Builder::new()
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(routes));
     tokio::select! {
         // How it ended is seen by the caller.
         _ = serving => {}

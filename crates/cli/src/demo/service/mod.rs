@@ -10,17 +10,16 @@ mod ledger;
 mod routes;
 
 use std::{
+    io,
     net::SocketAddr,
     path::PathBuf,
     process::{self, ExitCode},
+    thread,
 };
 
-use tokio::{
-    io::{AsyncReadExt, stdin},
-    net::TcpListener,
-};
+use tokio::net::TcpListener;
 
-pub(super) use self::ledger::{Ledger, LedgerError, Rows};
+pub(super) use self::ledger::{Ledger, Rows};
 use self::{connection::serve_connection, faults::Faults, routes::routes};
 use super::output::say;
 use crate::failure::Failure;
@@ -42,7 +41,7 @@ pub(super) async fn run(options: Options) -> Result<ExitCode, Failure> {
         .map_err(|error| Failure::start(format!("{}: {error}", options.ledger.display())))?;
     let listener = TcpListener::bind(options.listen).await.map_err(Failure::start)?;
     let address = listener.local_addr().map_err(Failure::start)?;
-    tokio::spawn(end_with_parent());
+    thread::spawn(end_with_parent);
     let routes = routes(ledger, Faults(options.faults));
     say(format_args!("listening on http://{address}"));
     loop {
@@ -54,8 +53,8 @@ pub(super) async fn run(options: Options) -> Result<ExitCode, Failure> {
 }
 
 /// The demo holds the other end of our standard input. When it is gone, so are we.
-async fn end_with_parent() {
-    let mut byte = [0];
-    while !matches!(stdin().read(&mut byte).await, Ok(0) | Err(_)) {}
+fn end_with_parent() {
+    // An error is an end too.
+    let _ = io::copy(&mut io::stdin(), &mut io::sink());
     process::exit(0);
 }

@@ -62,7 +62,7 @@ async fn pay(
         return cut.now().await;
     }
     match paid {
-        Paid::Now(payment) => Ok(created(&payment).into_response()),
+        Paid::Now(payment) => Ok(created(&payment)),
         Paid::Before(payment) => {
             Ok((AppendHeaders([(REPLAYED, "true")]), created(&payment)).into_response())
         }
@@ -71,7 +71,7 @@ async fn pay(
 }
 
 async fn payments(State(service): State<Arc<Service>>) -> Result<Response, Refusal> {
-    Ok(json(&service.ledger.payments("").await?).into_response())
+    Ok(json(&service.ledger.payments("").await?))
 }
 
 async fn payment(
@@ -79,22 +79,22 @@ async fn payment(
     Path(id): Path<String>,
 ) -> Result<Response, Refusal> {
     let found = service.ledger.payment(id).await?;
-    Ok(found.map_or_else(|| StatusCode::NOT_FOUND.into_response(), |it| json(&it).into_response()))
+    Ok(found.map_or_else(|| StatusCode::NOT_FOUND.into_response(), |payment| json(&payment)))
 }
 
 async fn crash() {
     process::exit(70);
 }
 
-fn created(payment: &Payment) -> impl IntoResponse + use<> {
+fn created(payment: &Payment) -> Response {
     let location = format!("/payments/{}", payment.id);
-    (StatusCode::CREATED, AppendHeaders([(LOCATION, location)]), json(payment))
+    (StatusCode::CREATED, AppendHeaders([(LOCATION, location)]), json(payment)).into_response()
 }
 
-fn json(value: &impl Serialize) -> impl IntoResponse + use<> {
+fn json(value: &impl Serialize) -> Response {
     match serde_json::to_string(value) {
-        Ok(text) => Ok(([(CONTENT_TYPE, "application/json")], text + "\n")),
-        Err(_) => Err(StatusCode::INTERNAL_SERVER_ERROR),
+        Ok(text) => ([(CONTENT_TYPE, "application/json")], text + "\n").into_response(),
+        Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
     }
 }
 
@@ -115,7 +115,9 @@ impl From<LedgerError> for Refusal {
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         let (status, why) = match self {
-            Self::Unidentified => (StatusCode::BAD_REQUEST, "Idempotency-Key is missing".to_owned()),
+            Self::Unidentified => {
+                (StatusCode::BAD_REQUEST, "Idempotency-Key is missing".to_owned())
+            }
             Self::Unreadable(error) => (StatusCode::BAD_REQUEST, error.to_string()),
             Self::OtherOrder => {
                 (StatusCode::UNPROCESSABLE_ENTITY, "this effect id is another order".to_owned())

@@ -41,7 +41,8 @@ impl RoutePattern {
 
     /// Whether exactly the same requests are on both routes.
     pub(super) fn is_same(&self, other: &Self) -> bool {
-        self.method == other.method && self.segments == other.segments
+        let (one, two) = (&*self.segments, &*other.segments);
+        self.method == other.method && contains(one, two) && contains(two, one)
     }
 
     /// Whether a request could be on both routes with neither being a special case of the other.
@@ -66,6 +67,24 @@ impl fmt::Display for RoutePattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.method, self.path)
     }
+}
+
+/// What of a request's path is part of its intent: what the most special of the operation's routes
+/// leaves open, so that routes of one operation share one set of keys.
+///
+/// `POST /v1/payments` and `POST /v2/payments` leave nothing open and are the same intent;
+/// `/v1/accounts/{account}` and `/v2/{account}` are for the same account. A `*` leaves the rest
+/// open. Names and values are told apart by NUL, which no path has.
+pub(super) fn open_part(routes: &[RoutePattern], method: &Method, path: &str) -> String {
+    let path = normalised(path);
+    let fits =
+        |route: &&RoutePattern| route.method == *method && path::matches(&route.segments, &path);
+    let Some(route) = routes.iter().filter(fits).min_by(|a, b| a.by_specificity(b)) else {
+        return path.into_owned();
+    };
+    let mut open = path::parameters(&route.segments, &path);
+    open.sort_unstable();
+    open.iter().flat_map(|(name, value)| [name, "\0", value, "\0"]).collect()
 }
 
 /// The operations of one service by method and path.

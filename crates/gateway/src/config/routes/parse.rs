@@ -73,7 +73,7 @@ fn read_path(path: &str) -> Result<Vec<Segment>, Fault> {
     let mut segments = Vec::with_capacity(count);
     for (at, part) in rest.split('/').enumerate() {
         let segment = read_segment(part, at + 1 == count)?;
-        if segment == Segment::Parameter {
+        if matches!(segment, Segment::Parameter(_)) {
             if names.contains(&part) {
                 return wrong(format!("{part} is in the path twice"), "give each its own name");
             }
@@ -102,7 +102,7 @@ fn read_segment(part: &str, last: bool) -> Result<Segment, Fault> {
         !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
     };
     match named {
-        Some(name) if is_name(name) => Ok(Segment::Parameter),
+        Some(name) if is_name(name) => Ok(Segment::Parameter(name.into())),
         None if !part.contains(['{', '}']) => Ok(Segment::Literal(part.into())),
         _ => Err(Fault::new(format!("{} is not a whole {{name}}", shown(part)), BRACES)),
     }

@@ -7,8 +7,8 @@ use super::Cow;
 pub(in crate::config) enum Segment {
     /// Exactly this.
     Literal(Box<str>),
-    /// Any one segment that is not empty.
-    Parameter,
+    /// Any one segment that is not empty, under this name.
+    Parameter(Box<str>),
     /// One or more segments, whatever they are. Always the last.
     Rest,
 }
@@ -18,7 +18,7 @@ impl Segment {
     pub(super) const fn rank(&self) -> u8 {
         match self {
             Self::Literal(_) => 0,
-            Self::Parameter => 1,
+            Self::Parameter(_) => 1,
             Self::Rest => 2,
         }
     }
@@ -31,7 +31,7 @@ pub(in crate::config) fn matches(mut pattern: &[Segment], path: &str) -> bool {
         let Some((segment, rest)) = pattern.split_first() else { return false };
         let fits = match segment {
             Segment::Rest => return true,
-            Segment::Parameter => !part.is_empty(),
+            Segment::Parameter(_) => !part.is_empty(),
             Segment::Literal(literal) => **literal == *part,
         };
         if !fits {
@@ -42,6 +42,28 @@ pub(in crate::config) fn matches(mut pattern: &[Segment], path: &str) -> bool {
     pattern.is_empty()
 }
 
+/// What a pattern leaves open of a path that it goes with, by name: the parameters, and `*` for the
+/// rest.
+pub(in crate::config) fn parameters<'p>(
+    pattern: &'p [Segment],
+    path: &'p str,
+) -> Vec<(&'p str, &'p str)> {
+    let mut left = path.strip_prefix('/').unwrap_or(path);
+    let mut open = Vec::new();
+    for segment in pattern {
+        if *segment == Segment::Rest {
+            open.push(("*", left));
+            break;
+        }
+        let (part, rest) = left.split_once('/').unwrap_or((left, ""));
+        if let Segment::Parameter(name) = segment {
+            open.push((name, part));
+        }
+        left = rest;
+    }
+    open
+}
+
 /// Whether some path is one of both patterns.
 pub(in crate::config) fn overlap(one: &[Segment], other: &[Segment]) -> bool {
     use Segment::{Literal, Parameter, Rest};
@@ -49,7 +71,9 @@ pub(in crate::config) fn overlap(one: &[Segment], other: &[Segment]) -> bool {
         match (a, b) {
             (Rest, _) | (_, Rest) => return true,
             (Literal(a), Literal(b)) if a != b => return false,
-            (Literal(literal), Parameter) | (Parameter, Literal(literal)) if literal.is_empty() => {
+            (Literal(literal), Parameter(_)) | (Parameter(_), Literal(literal))
+                if literal.is_empty() =>
+            {
                 return false;
             }
             _ => {}
@@ -65,8 +89,8 @@ pub(in crate::config) fn contains(outer: &[Segment], inner: &[Segment]) -> bool 
         match (outer, inner) {
             (Rest, _) => return true,
             (Literal(a), Literal(b)) if a == b => {}
-            (Parameter, Literal(literal)) if !literal.is_empty() => {}
-            (Parameter, Parameter) => {}
+            (Parameter(_), Literal(literal)) if !literal.is_empty() => {}
+            (Parameter(_), Parameter(_)) => {}
             _ => return false,
         }
     }

@@ -79,3 +79,25 @@ fn a_pattern_matches_whole_segments() {
         assert_eq!(matches(&pattern(route).segments, path), expected, "{route} {path}");
     }
 }
+
+#[test]
+fn f02_routes_of_one_operation_share_what_they_leave_open() {
+    let routes = |texts: &[&str]| -> Vec<RoutePattern> {
+        texts.iter().map(|text| RoutePattern::parse(text).expect("a route")).collect()
+    };
+    let open = |texts: &[&str], path: &str| open_part(&routes(texts), &Method::POST, path);
+    let versions = ["POST /v1/payments", "POST /v2/payments"];
+    assert_eq!(open(&versions, "/v1/payments"), open(&versions, "/v2/payments"));
+    let accounts = ["POST /v1/a/{account}/p/{id}", "POST /v2/{id}/of/{account}"];
+    assert_eq!(open(&accounts, "/v1/a/7/p/9"), open(&accounts, "/v2/9/of/7"));
+    assert_ne!(open(&accounts, "/v1/a/7/p/9"), open(&accounts, "/v2/7/of/9"));
+    // Everything under one operation, as without a file: the path tells intents apart.
+    let all = ["POST /*"];
+    assert_ne!(open(&all, "/a/b"), open(&all, "/a%2Fb"));
+    assert_eq!(open(&all, "/%61"), open(&all, "/a"));
+    assert_ne!(open(&all, "/a"), open(&all, "/a/"));
+    // The most special route is the one that was taken.
+    let mixed = ["POST /p/*", "POST /p/{id}"];
+    assert_eq!(open(&mixed, "/p/7"), "id\07\0");
+    assert_eq!(open(&mixed, "/p/7/x"), "*\07/x\0");
+}

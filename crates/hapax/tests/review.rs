@@ -1,0 +1,459 @@
+//! Promises of the engine under a store that fails in unusual ways, named after the promise.
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)] // a test that cannot go on fails
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use hapax::{Answer, Ended, Executed, Execution, Hapax, Intent, Operation, Options, Reply, Secrets};
+use hapax_core::{
+    Advance, ClaimNumber, EffectSecret, Found, InFlight, Key, NewClaim, Observed, ObservedEnd,
+    OnUnknown, OperationName, OperationPolicy, Ownership, PolicyDigest, ProblemKind, RecordId,
+    Scope, Seen, Settlement, StoreTime, StoredResponse, Would,
+};
+use hapax_store::{
+    Claimed, Claims, HistoryEntry, Inspect, ListFilter, Listed, Lookup, ManualClock, MemoryStore,
+    Observation, Observations, Owned, Policies, Reply as Answered, SecretPin, Standing,
+    StandingState, StoreError, Sweep, Swept, Written,
+};
+use parking_lot::Mutex;
+use tokio::{sync::Semaphore, time::timeout};
+
+const PAY: &str = "{\"amount\":1}";
+const LOST: Executed<&'static str> = Executed { ended: Ended::Lost, live: None };
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_whose_answer_was_lost_does_not_lock_the_key_when_the_store_fails_next() {
+    let world = world(policy()).await;
+    // The claim is written, its answer is lost, and the store is then away for a moment.
+    world.store.inner().lose_next_answer(true);
+    world.store.inner().fail_next(StoreError::Locked(Duration::from_secs(2)));
+    let first = world.pay(replied(201, "made")).await;
+    if let Answer::Problem(told) = first {
+        assert_eq!(told.kind, ProblemKind::StoreUnavailable);
+        assert_eq!(world.effects(), 0);
+        // "Send the same request with the same key again."
+        world.clock.advance(Duration::from_secs(31));
+        let again = world.pay(replied(201, "made")).await;
+        assert!(matches!(again, Answer::First { .. }), "nothing was executed, yet: {again:?}");
+    }
+    assert_eq!(world.effects(), 1);
+}
+
+#[tokio::test]
+async fn an_effect_whose_record_is_gone_is_not_executed_again() {
+    let world = Arc::new(world(policy()).await);
+    let other = world.clone();
+    let first = world.attempt(PAY, move |_| async move {
+        // The rows are gone, and the store does not notice by itself.
+        other.store.swap(MemoryStore::new(other.clock.clone()));
+        replied(201, "made")
+    });
+    assert_eq!(problem(first.await), ProblemKind::OutcomeUnknown);
+    // "Ask again with the same key."
+    let again = world.pay(replied(201, "made twice")).await;
+    assert_eq!(world.effects(), 1, "{again:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_is_answered_in_time_while_reads_hang() {
+    let world = world(policy()).await;
+    let elsewhere = world.node().await;
+    let leading = elsewhere.attempt(PAY, |_| std::future::pending());
+    let waiting = async {
+        while elsewhere.effects() == 0 {
+            tokio::task::yield_now().await;
+        }
+        world.store.hang_reads();
+        timeout(Duration::from_secs(10), world.pay(LOST)).await
+    };
+    tokio::select! {
+        _ = leading => panic!("the leader never ends"),
+        waited = waiting => assert!(waited.is_ok(), "it waits for the store, not for its own bound"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_retry_is_answered_in_time_while_the_policy_cannot_be_read() {
+    let old = world(policy()).await;
+    old.pay(LOST).await;
+    let new = join(old.store.inner().node(), old.clock.clone(), resend()).await;
+    new.store.hang_reads();
+    let answer = timeout(Duration::from_secs(10), new.pay(LOST)).await;
+    assert!(answer.is_ok(), "store time is bounded");
+}
+
+#[tokio::test]
+async fn a_waiter_never_gets_the_answer_to_another_intent() {
+    let world = Arc::new(world(policy()).await);
+    // The first executes; a copy has lost its claim, and the store's answer to it takes a while.
+    let first_gate = Arc::new(Semaphore::new(0));
+    let first = held(&world, PAY, &first_gate, replied(422, "one is bad"));
+    world.until_effects(1).await;
+    let slow_answer = world.store.hold_next_claim_answer();
+    let other = world.clone();
+    let copy = tokio::spawn(async move { other.pay(replied(201, "copy")).await });
+    settle_down().await;
+    // The first frees the key; another intent takes it and executes.
+    first_gate.add_permits(1);
+    first.await.unwrap();
+    let second_gate = Arc::new(Semaphore::new(0));
+    let second = held(&world, "{\"amount\":2}", &second_gate, replied(422, "two is bad"));
+    world.until_effects(2).await;
+    // Only now the copy learns that somebody was executing its intent.
+    slow_answer.add_permits(1);
+    settle_down().await;
+    second_gate.add_permits(1);
+    second.await.unwrap();
+    match copy.await.unwrap() {
+        Answer::Shared { response } => {
+            panic!("answered {:?} to amount 1", response.body);
+        }
+        Answer::Problem(told) => assert_eq!(told.kind, ProblemKind::InFlight),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn the_first_caller_is_not_told_to_retry_where_a_resend_is_over() {
+    let world = Arc::new(world(resend()).await);
+    let clock = world.clock.clone();
+    let slow = world.attempt(PAY, move |_| async move {
+        clock.advance(Duration::from_secs(3600));
+        LOST
+    });
+    assert_eq!(status(slow.await), (ProblemKind::OutcomeUnknown, 409));
+    assert_eq!(status(world.pay(LOST).await), (ProblemKind::OutcomeUnknown, 409));
+}
+
+#[tokio::test]
+async fn the_longest_wait_there_is_is_a_wait() {
+    let forever = OperationPolicy { in_flight: InFlight::Wait(Duration::MAX), ..policy() };
+    assert_eq!(forever.check(), []);
+    let world = Arc::new(world(forever).await);
+    let gate = Arc::new(Semaphore::new(0));
+    let first = held(&world, PAY, &gate, replied(201, "made"));
+    world.until_effects(1).await;
+    let other = world.clone();
+    let copy = tokio::spawn(async move { other.pay(replied(201, "copy")).await });
+    settle_down().await;
+    gate.add_permits(1);
+    first.await.unwrap();
+    let copy = copy.await.unwrap();
+    assert!(matches!(copy, Answer::Replayed { .. }), "{copy:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn shutdown_ends_the_waiters_too() {
+    let patient =
+        OperationPolicy { in_flight: InFlight::Wait(Duration::from_secs(600)), ..policy() };
+    let world = Arc::new(world(patient).await);
+    let elsewhere = Arc::new(world.node().await);
+    let leader = elsewhere.clone();
+    let leading =
+        tokio::spawn(async move { leader.attempt(PAY, |_| std::future::pending()).await });
+    elsewhere.until_effects(1).await;
+    let other = world.clone();
+    let copy = tokio::spawn(async move { other.pay(LOST).await });
+    settle_down().await;
+    assert_eq!(world.hapax.shutdown(Duration::from_secs(1)).await, 0, "tasks left");
+    assert_eq!(problem(copy.await.unwrap()), ProblemKind::InFlight);
+    leading.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_told_that_nothing_was_executed_was_told_the_truth() {
+    let world = Arc::new(world(policy()).await);
+    let slow_answer = world.store.hold_next_claim_answer();
+    assert_eq!(problem(world.pay(replied(201, "made")).await), ProblemKind::StoreUnavailable);
+    slow_answer.add_permits(1);
+    settle_down().await;
+    assert_eq!(world.effects(), 0);
+    // And the key was given back.
+    assert!(matches!(world.pay(replied(201, "made")).await, Answer::First { .. }));
+}
+
+/// An engine on a store that can be tampered with.
+struct World {
+    hapax: Hapax,
+    store: Arc<Tampered>,
+    clock: Arc<ManualClock>,
+    operation: Arc<Operation>,
+    effects: Arc<AtomicUsize>,
+}
+
+fn policy() -> OperationPolicy {
+    OperationPolicy::new(OperationName::new("pay").unwrap(), "http://127.0.0.1:1")
+}
+
+fn resend() -> OperationPolicy {
+    OperationPolicy {
+        on_unknown: OnUnknown::Resend,
+        collapse_for: Some(Duration::from_secs(3600)),
+        ..policy()
+    }
+}
+
+async fn world(policy: OperationPolicy) -> World {
+    let clock = Arc::new(ManualClock::new());
+    join(MemoryStore::new(clock.clone()), clock, policy).await
+}
+
+async fn join(store: MemoryStore, clock: Arc<ManualClock>, policy: OperationPolicy) -> World {
+    let store = Arc::new(Tampered {
+        inner: Mutex::new(store),
+        reads_hang: Mutex::new(false),
+        slow_claim: Mutex::new(None),
+    });
+    let secrets = Secrets::single(EffectSecret::from_bytes([7; 32]));
+    let hapax = Hapax::new(store.clone(), secrets, Options::default());
+    let operation = hapax.operation(policy).await.unwrap();
+    World { hapax, store, clock, operation, effects: Arc::default() }
+}
+
+impl World {
+    /// The same operation in another process.
+    async fn node(&self) -> World {
+        let policy = self.operation.policy().clone();
+        join(self.store.inner().node(), self.clock.clone(), policy).await
+    }
+
+    async fn attempt<F, Fut>(&self, body: &'static str, execute: F) -> Answer<&'static str>
+    where
+        F: FnOnce(Execution) -> Fut + Send + 'static,
+        Fut: Future<Output = Executed<&'static str>> + Send + 'static,
+    {
+        let intent = Intent {
+            method: "POST".to_owned(),
+            path: "/payments".to_owned(),
+            query: None,
+            media_type: Some(Bytes::from_static(b"application/json")),
+            headers: Vec::new(),
+            body: Bytes::from_static(body.as_bytes()),
+        };
+        let fingerprint = self.operation.fingerprint(&intent).unwrap();
+        let key = Key::from_bytes(b"key").unwrap();
+        let id = RecordId::new(&Scope::single_tenant(), self.operation.name(), &key);
+        let effects = Arc::clone(&self.effects);
+        let execute = move |execution| {
+            effects.fetch_add(1, Ordering::SeqCst);
+            execute(execution)
+        };
+        self.hapax.run(&self.operation, id, fingerprint, intent, execute).await
+    }
+
+    async fn pay(&self, ended: Executed<&'static str>) -> Answer<&'static str> {
+        self.attempt(PAY, |_| async move { ended }).await
+    }
+
+    fn effects(&self) -> usize {
+        self.effects.load(Ordering::SeqCst)
+    }
+
+    async fn until_effects(&self, count: usize) {
+        while self.effects() < count {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+/// An attempt that executes until its gate opens.
+fn held(
+    world: &Arc<World>,
+    body: &'static str,
+    gate: &Arc<Semaphore>,
+    ended: Executed<&'static str>,
+) -> tokio::task::JoinHandle<Answer<&'static str>> {
+    let (world, gate) = (world.clone(), gate.clone());
+    tokio::spawn(async move {
+        let execute = |_| async move {
+            gate.acquire().await.unwrap().forget();
+            ended
+        };
+        world.attempt(body, execute).await
+    })
+}
+
+/// Lets every task run to where it waits.
+async fn settle_down() {
+    for _ in 0..200 {
+        tokio::task::yield_now().await;
+    }
+}
+
+fn replied(status: u16, live: &'static str) -> Executed<&'static str> {
+    let response =
+        StoredResponse { status, body: Bytes::from_static(live.as_bytes()), ..Default::default() };
+    let reply =
+        Reply { status, by_head: false, said: None, replayed: false, response: Some(response) };
+    Executed { ended: Ended::Answered(reply), live: Some(live) }
+}
+
+fn problem<T: std::fmt::Debug>(answer: Answer<T>) -> ProblemKind {
+    status(answer).0
+}
+
+fn status<T: std::fmt::Debug>(answer: Answer<T>) -> (ProblemKind, u16) {
+    match answer {
+        Answer::Problem(problem) => (problem.kind, problem.status),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A store in memory whose reads may hang, whose claims' answers may be late, and whose rows may
+/// go without its noticing.
+struct Tampered {
+    inner: Mutex<MemoryStore>,
+    reads_hang: Mutex<bool>,
+    slow_claim: Mutex<Option<Arc<Semaphore>>>,
+}
+
+impl Tampered {
+    fn inner(&self) -> MemoryStore {
+        self.inner.lock().clone()
+    }
+
+    fn swap(&self, store: MemoryStore) {
+        *self.inner.lock() = store;
+    }
+
+    fn hang_reads(&self) {
+        *self.reads_hang.lock() = true;
+    }
+
+    /// The next claim is decided at once, and its answer comes when the gate opens.
+    fn hold_next_claim_answer(&self) -> Arc<Semaphore> {
+        let gate = Arc::new(Semaphore::new(0));
+        *self.slow_claim.lock() = Some(gate.clone());
+        gate
+    }
+
+    async fn read(&self) {
+        let hangs = *self.reads_hang.lock();
+        if hangs {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+impl Claims for Tampered {
+    fn claim(&self, claim: NewClaim) -> Answered<'_, Claimed> {
+        Box::pin(async move {
+            let gate = self.slow_claim.lock().take();
+            let answer = self.inner().claim(claim).await;
+            if let Some(gate) = gate {
+                gate.acquire().await.unwrap().forget();
+            }
+            answer
+        })
+    }
+
+    fn advance(&self, advance: Advance) -> Answered<'_, Claimed> {
+        Box::pin(async move { self.inner().advance(advance).await })
+    }
+
+    fn doubt(&self, id: RecordId, seen: Seen) -> Answered<'_, Option<Found>> {
+        Box::pin(async move { self.inner().doubt(id, seen).await })
+    }
+}
+
+impl Owned for Tampered {
+    fn admit(
+        &self,
+        by: Ownership,
+        lease: Duration,
+        resend_before: Option<StoreTime>,
+    ) -> Answered<'_, Written> {
+        Box::pin(async move { self.inner().admit(by, lease, resend_before).await })
+    }
+
+    fn renew(&self, by: Ownership, lease: Duration) -> Answered<'_, Written> {
+        Box::pin(async move { self.inner().renew(by, lease).await })
+    }
+
+    fn settle(&self, by: Ownership, settlement: Settlement) -> Answered<'_, Written> {
+        Box::pin(async move { self.inner().settle(by, settlement).await })
+    }
+}
+
+impl Lookup for Tampered {
+    fn find(&self, id: RecordId) -> Answered<'_, Option<Found>> {
+        Box::pin(async move {
+            self.read().await;
+            self.inner().find(id).await
+        })
+    }
+}
+
+impl Policies for Tampered {
+    fn remember_policy(
+        &self,
+        digest: PolicyDigest,
+        operation: OperationName,
+        text: String,
+    ) -> Answered<'_, ()> {
+        Box::pin(async move { self.inner().remember_policy(digest, operation, text).await })
+    }
+
+    fn policy(&self, digest: PolicyDigest) -> Answered<'_, Option<String>> {
+        Box::pin(async move {
+            self.read().await;
+            self.inner().policy(digest).await
+        })
+    }
+}
+
+impl hapax_store::Secrets for Tampered {
+    fn pinned_secret(&self, version: u32) -> Answered<'_, Option<[u8; 16]>> {
+        Box::pin(async move { self.inner().pinned_secret(version).await })
+    }
+
+    fn pin_secret(&self, version: u32, fingerprint: [u8; 16]) -> Answered<'_, SecretPin> {
+        Box::pin(async move { self.inner().pin_secret(version, fingerprint).await })
+    }
+}
+
+impl Sweep for Tampered {
+    fn sweep(&self, own_clock: StoreTime, limit: usize) -> Answered<'_, Swept> {
+        Box::pin(async move { self.inner().sweep(own_clock, limit).await })
+    }
+}
+
+impl Inspect for Tampered {
+    fn list(&self, filter: ListFilter) -> Answered<'_, Vec<Listed>> {
+        Box::pin(async move { self.inner().list(filter).await })
+    }
+
+    fn history(&self, claim: ClaimNumber) -> Answered<'_, Vec<HistoryEntry>> {
+        Box::pin(async move { self.inner().history(claim).await })
+    }
+}
+
+impl Observations for Tampered {
+    fn arrive(&self, observation: Observation) -> Answered<'_, Would> {
+        Box::pin(async move { self.inner().arrive(observation).await })
+    }
+
+    fn finish(&self, id: RecordId, end: ObservedEnd) -> Answered<'_, ()> {
+        Box::pin(async move { self.inner().finish(id, end).await })
+    }
+
+    fn observed(&self, limit: usize) -> Answered<'_, Vec<Observed>> {
+        Box::pin(async move { self.inner().observed(limit).await })
+    }
+}
+
+impl Standing for Tampered {
+    fn beat(&self) -> Answered<'_, ()> {
+        Box::pin(async move { self.inner().beat().await })
+    }
+
+    fn standing(&self) -> StandingState {
+        self.inner().standing()
+    }
+}
