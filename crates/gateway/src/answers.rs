@@ -95,6 +95,8 @@ impl Body for AnswerBody {
 
     fn size_hint(&self) -> SizeHint {
         match &self.0 {
+            // A declared length would leave the trailers out: only a chunked body has any.
+            Content::Full { trailers: Some(_), .. } => SizeHint::new(),
             Content::Full { content, .. } => {
                 SizeHint::with_exact(content.as_ref().map_or(0, |content| content.len() as u64))
             }

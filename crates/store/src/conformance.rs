@@ -1,14 +1,60 @@
 //! The suite that every store runs: the rules of the record protocol as tests.
 //!
-//! A store's test implements [`Harness`] and names it once:
+//! A store's test implements [`Harness`] and hands the expression that makes one to
+//! [`conformance_tests!`](crate::conformance_tests):
 //!
-//! ```ignore
-//! hapax_store::conformance_tests!(MyHarness::fresh().await);
+//! ```
+//! use std::sync::Arc;
+//!
+//! use hapax_store::{
+//!     ManualClock, MemoryStore, Store,
+//!     conformance::{Ability, Harness},
+//! };
+//!
+//! struct InMemory {
+//!     clock: Arc<ManualClock>,
+//!     node: MemoryStore,
+//! }
+//!
+//! impl InMemory {
+//!     fn fresh() -> Self {
+//!         let clock = Arc::new(ManualClock::new());
+//!         Self { node: MemoryStore::new(clock.clone()), clock }
+//!     }
+//! }
+//!
+//! impl Harness for InMemory {
+//!     // A store can do without its faults for a while; the list says which rules wait for them.
+//!     const CANNOT: &'static [Ability] = &[
+//!         Ability::GoBack,
+//!         Ability::ChangeIncarnation,
+//!         Ability::LoseAnswers,
+//!         Ability::EraseLease,
+//!     ];
+//!
+//!     fn clock(&self) -> &ManualClock {
+//!         &self.clock
+//!     }
+//!
+//!     fn node(&self) -> Arc<dyn Store> {
+//!         Arc::new(self.node.clone())
+//!     }
+//!
+//!     async fn second_node(&mut self) -> Arc<dyn Store> {
+//!         Arc::new(self.node.node())
+//!     }
+//!
+//!     async fn reopen(&mut self) -> Arc<dyn Store> {
+//!         self.node = self.node.node();
+//!         self.node()
+//!     }
+//! }
+//!
+//! hapax_store::conformance_tests!(InMemory::fresh());
 //! ```
 //!
-//! The macro makes one test of each function in [`rules`], on a harness of its own, so a failure
-//! names the promise that was broken. The testing crate needs `tokio` with `macros` and
-//! `rt-multi-thread`.
+//! Each function in [`rules`] becomes one test on a harness of its own, so a failure names the
+//! promise that was broken. The testing crate needs `tokio` with `macros` and `rt-multi-thread`.
 //!
 //! A rule that needs an ability which a harness does not have is not skipped silently: the harness
 //! names it in [`Harness::CANNOT`], or the rule fails.

@@ -27,6 +27,7 @@ pub(crate) struct Process {
 impl Process {
     pub(crate) fn spawn(name: &str, command: &mut Command) -> Self {
         let mut child = command
+            .env("RUST_BACKTRACE", "0")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

@@ -11,7 +11,7 @@ pub(super) fn announce(stage: &Stage, args: &DemoArgs, seed: u64) {
     let DemoArgs { intents, concurrency, .. } = args;
     say("");
     let (service, gateway) = (stage.service.handle().address(), stage.gateway.handle().address());
-    line("payment service", &format!("http://{service}"), "own ledger; slow, fails, cuts, crashes");
+    line("payment service", &format!("http://{service}"), "own ledger; slow, flaky, crashes");
     line("gateway", &format!("http://{gateway}"), "SQLite; on_unknown = \"resend\"");
     line(
         "storm",
@@ -49,7 +49,7 @@ fn try_it(stage: &Stage) {
     about("The same key for another amount: 422.");
     pay(9900);
     about("What took effect.");
-    say(format_args!("  curl http://{}/payments", service.address()));
+    say(format_args!("  curl 'http://{}/payments?to=you'", service.address()));
     about("Crash the service, or kill the gateway: they are started again.");
     say(format_args!("  curl -X POST http://{}/crash", service.address()));
     say(format_args!("  kill -KILL {}", gateway.pid()));

@@ -47,7 +47,7 @@ pub(crate) struct DemoArgs {
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = value_parser!(u32).range(1..=100_000))]
     intents: u32,
     /// How many of them are under way at the same time.
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = value_parser!(u16).range(1..=1_000))]
+    #[arg(long, value_name = "N", default_value_t = 12, value_parser = value_parser!(u16).range(1..=1_000))]
     concurrency: u16,
     /// Repeat the plan of another storm [default: random].
     #[arg(long, value_name = "N")]

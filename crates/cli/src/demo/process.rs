@@ -3,6 +3,7 @@
 use std::{
     fs::{self, File},
     net::SocketAddr,
+    os::unix::process::ExitStatusExt,
     path::{Path, PathBuf},
     process::Stdio,
     sync::{
@@ -26,6 +27,8 @@ use crate::failure::Failure;
 const AWAY: Duration = Duration::from_millis(300);
 /// How long a process may take to say that it listens.
 const READY_WITHIN: Duration = Duration::from_secs(20);
+/// The signal that no process can catch.
+const SIGKILL: i32 = 9;
 /// How often a process is started again before it counts as broken. Its port may be taken for a
 /// moment by an outgoing connection.
 const RESTARTS: u32 = 20;
@@ -110,7 +113,7 @@ impl Handle {
         self.watched.exits.load(Relaxed)
     }
 
-    /// How often it was ended by [`Handle::kill`].
+    /// How often of these it was killed, by us or by whoever watches.
     pub(super) fn kills(&self) -> u64 {
         self.watched.kills.load(Relaxed)
     }
@@ -131,16 +134,19 @@ impl Handle {
         let watched = &*self.watched;
         loop {
             watched.pid.store(running.pid(), Relaxed);
-            tokio::select! {
-                _ = running.child.wait() => {}
+            let status = tokio::select! {
+                status = running.child.wait() => status,
                 () = watched.kill.notified() => {
                     running.end().await;
-                    watched.kills.fetch_add(1, Relaxed);
+                    running.child.wait().await
                 }
                 () = watched.stop.cancelled() => {
                     running.end().await;
                     return Ok(());
                 }
+            };
+            if status.is_ok_and(|status| status.signal() == Some(SIGKILL)) {
+                watched.kills.fetch_add(1, Relaxed);
             }
             watched.exits.fetch_add(1, Relaxed);
             running = tokio::select! {

@@ -27,8 +27,8 @@ struct Bars {
     all: MultiProgress,
     settled: ProgressBar,
     effects: ProgressBar,
+    requests: ProgressBar,
     answers: ProgressBar,
-    mishaps: ProgressBar,
 }
 
 impl View {
@@ -75,27 +75,24 @@ impl View {
     }
 
     fn show(&self, counts: &Counts, rows: Rows, (crashes, kills): (u64, u64)) {
-        let answers = format!(
-            "sent {}  replays {}  refused {}  in flight {}  unknown {}",
-            counts.sent.get(),
-            counts.replays.get(),
-            counts.conflicts.get(),
-            counts.in_flight.get(),
-            counts.unknown.get(),
-        );
+        let Rows { arrivals, payments: effects } = rows;
+        let (settled, sent) = (counts.settled.get(), counts.sent.get());
+        let (replays, refused) = (counts.replays.get(), counts.conflicts.get());
+        let (in_flight, unknown) = (counts.in_flight.get(), counts.unknown.get());
         let Some(bars) = &self.bars else {
             let seconds = self.begun.elapsed().as_secs_f64();
-            let (settled, payments) = (counts.settled.get(), rows.payments);
             return say(format_args!(
-                "{seconds:>6.1} s  settled {settled}  effects {payments}  {answers}"
+                "{seconds:>6.1} s  settled {settled}  effects {effects}  sent {sent}  \
+                 replays {replays}  refused {refused}  unknown {unknown}"
             ));
         };
-        bars.settled.set_position(counts.settled.get());
-        bars.effects.set_position(rows.payments);
-        bars.answers.set_message(answers);
-        bars.mishaps.set_message(format!(
-            "arrivals {}  service crashes {crashes}  gateway kills {kills}",
-            rows.arrivals
+        bars.settled.set_position(settled);
+        bars.effects.set_position(effects);
+        bars.requests.set_message(format!(
+            "sent {sent}  arrivals {arrivals}  service crashes {crashes}  gateway kills {kills}"
+        ));
+        bars.answers.set_message(format!(
+            "replays {replays}  refused {refused}  in flight {in_flight}  unknown {unknown}"
         ));
     }
 }
@@ -120,8 +117,8 @@ impl Bars {
                 "effects in ledger",
                 "  {prefix:18} {wide_bar:.green/dim} {pos:>6}    {elapsed:>6}",
             ),
+            requests: bar("requests", "  {prefix:18} {msg}"),
             answers: bar("answers", "  {prefix:18} {msg}"),
-            mishaps: bar("service", "  {prefix:18} {msg}"),
             all,
         }
     }

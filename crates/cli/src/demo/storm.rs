@@ -5,7 +5,7 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 use http::StatusCode;
 use tokio::{
     task::{JoinError, JoinSet},
-    time::{sleep, timeout},
+    time::timeout,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -83,6 +83,9 @@ impl Storm {
     }
 
     async fn send_intent(self, intent: Arc<Intent>) -> Result<History, JoinError> {
+        if self.time_up.is_cancelled() {
+            return Ok(History { intent, told: vec![Told::Open], changed: None });
+        }
         let mut clients = JoinSet::new();
         for nth in 0..intent.copies.len() {
             let (storm, intent) = (self.clone(), Arc::clone(&intent));
@@ -112,7 +115,7 @@ impl Storm {
     }
 
     async fn send_copy(&self, intent: &Intent, copy: &Copy) -> Vec<Told> {
-        sleep(copy.after).await;
+        self.pause(copy.after).await;
         let told = self.send(&intent.key, &intent.order, &copy.manners).await;
         if copy.again && told != Told::Open {
             return vec![told, self.send(&intent.key, &intent.order, &[]).await];
@@ -145,11 +148,14 @@ impl Storm {
                     None
                 }
             };
-            let pause = pause.unwrap_or_else(|| backoff(attempts));
-            // Out of time is noticed at the head of the loop.
-            let _ = timeout(pause, self.time_up.cancelled()).await;
+            self.pause(pause.unwrap_or_else(|| backoff(attempts))).await;
         }
         Told::Open
+    }
+
+    /// Waits, but not when the time is up.
+    async fn pause(&self, pause: Duration) {
+        let _ = timeout(pause, self.time_up.cancelled()).await;
     }
 
     fn count(&self, answer: &Answer) {

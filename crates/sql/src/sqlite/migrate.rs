@@ -180,7 +180,7 @@ mod tests {
         };
         for (name, text) in sql::ALL {
             let whole = ["OBSERVED", "STANDING", "RAISE_EPOCH", "PURGE_MARKS", "LIST_HEAD"];
-            let plain = ["BEGIN", "COMMIT", "ROLLBACK", "DATA_VERSION"];
+            let plain = ["BEGIN", "COMMIT", "ROLLBACK", "DATA_VERSION", "CHECKPOINT"];
             if whole.contains(name) || plain.contains(name) {
                 continue;
             }

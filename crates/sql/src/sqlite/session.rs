@@ -250,9 +250,9 @@ impl Session {
     }
 }
 
+/// Whether it is done, or somebody is reading the log, is seen by the log's length.
 fn checkpoint(conn: &Connection) {
-    let result = conn.pragma_query(None, "wal_checkpoint(TRUNCATE)", |_| Ok(()));
-    if let Err(error) = result {
+    if let Err(error) = conn.query_row(sql::CHECKPOINT, (), |_| Ok(())) {
         tracing::warn!(%error, "the write-ahead log could not be checkpointed");
     }
 }

@@ -42,6 +42,7 @@ statements! {
     COMMIT = "COMMIT";
     ROLLBACK = "ROLLBACK";
 
+    CHECKPOINT = "PRAGMA wal_checkpoint(TRUNCATE)";
     /// Changes when another connection has committed.
     DATA_VERSION = "PRAGMA data_version";
 

@@ -73,7 +73,7 @@ const NOTICED: &[(Bug, &str, Run)] = noticed! {
     AnyFirstAttemptIsOwn by a_claim_issued_again_does_not_take_anothers_for_its_own,
         one_of_many_copies_gets_a_new_key;
     NoMark by a_store_that_went_back_admits_nothing, a_heartbeat_notices_a_store_that_went_back,
-        another_incarnation_is_noticed, a_lost_answer_is_not_resolved_by_another_incarnation;
+        another_incarnation_is_noticed;
     MarkOnClaimsOnly by a_store_that_went_back_admits_nothing, another_incarnation_is_noticed;
     RegressionIsForgotten by a_store_that_went_back_admits_nothing;
     HeartbeatProvesNothing by a_heartbeat_notices_a_store_that_went_back;
@@ -106,7 +106,7 @@ const NOTICED: &[(Bug, &str, Run)] = noticed! {
     PagesOverlap by a_list_pages_without_gaps;
     PolicyIsTrimmed by a_policy_reads_back_exactly;
     SecretIsReplaced by another_effect_secret_is_noticed;
-    CopiesAreNotNoticed by arrivals_are_judged_as_enforcing_would,
+    ArrivalsAreForgotten by arrivals_are_judged_as_enforcing_would,
         observations_are_counted_and_read_back;
     ObservationMakesARecord by observing_makes_no_record;
     ObservationsStay by observations_are_swept_when_they_are_over;

@@ -244,7 +244,14 @@ impl Data {
 
 impl Row {
     pub(super) fn found(&self, now: StoreTime) -> Found {
-        Found { record: self.record.clone(), response: self.response.clone(), now }
+        let mut record = self.record.clone();
+        // A clock that went back behind a sweep: the outcome counts again, its response is gone.
+        if let Some(ending) = &mut record.ending
+            && now < ending.until.outcome
+        {
+            ending.kept = self.response.is_some();
+        }
+        Found { record, response: self.response.clone(), now }
     }
 
     /// Moves the present attempt on, noting what is beside the plain course.

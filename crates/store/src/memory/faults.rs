@@ -53,3 +53,57 @@ impl std::fmt::Debug for MemorySnapshot {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use hapax_core::PolicyDigest;
+
+    use super::*;
+    use crate::{ManualClock, Policies, Standing, StandingState, SystemClock};
+
+    fn locked() -> StoreError {
+        StoreError::Locked(std::time::Duration::from_secs(2))
+    }
+
+    async fn claim(node: &MemoryStore) -> Result<(), StoreError> {
+        use hapax_core::{Fingerprint, FingerprintVersion, NewClaim, Owner};
+        let claim = NewClaim {
+            id: RecordId::from_bytes([1; 32]),
+            owner: Owner::from_bytes([1; 16]),
+            fingerprint: Fingerprint::new(FingerprintVersion::from_bytes([1; 16]), [1; 32]),
+            policy: PolicyDigest([1; 32]),
+            lease: std::time::Duration::from_secs(30),
+            admitted: true,
+            secret_version: 1,
+        };
+        crate::Claims::claim(node, claim).await.map(drop)
+    }
+
+    #[tokio::test]
+    async fn failures_queue_up_for_writes_to_records_and_pass() {
+        let node = MemoryStore::new(Arc::new(SystemClock));
+        node.fail_next(locked());
+        node.fail_next(StoreError::Full);
+        assert_eq!(node.policy(PolicyDigest([0; 32])).await, Ok(None), "reads are not in the way");
+        assert_eq!(node.beat().await, Ok(()), "nor are heartbeats");
+        assert_eq!(claim(&node).await, Err(locked()));
+        assert_eq!(node.standing(), StandingState::Failing { reason: locked().to_string() });
+        assert_eq!(claim(&node).await, Err(StoreError::Full));
+        assert_eq!(claim(&node).await, Ok(()));
+        assert_eq!(node.standing(), StandingState::Ready);
+    }
+
+    #[tokio::test]
+    async fn a_node_that_joins_after_a_restore_is_not_taken_for_one_that_was_forgotten() {
+        let first = MemoryStore::new(Arc::new(ManualClock::new()));
+        let before = first.snapshot();
+        let forgotten = first.node();
+        first.restore(before);
+        let joined = first.node();
+        assert_eq!(joined.beat().await, Ok(()));
+        assert!(matches!(forgotten.beat().await, Err(StoreError::Regressed { .. })));
+        assert_eq!(joined.beat().await, Ok(()));
+    }
+}

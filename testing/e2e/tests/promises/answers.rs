@@ -21,7 +21,7 @@ fn p12_every_answer_is_replayed_exactly_whatever_its_shape() {
         "status 301; header location: /elsewhere; body empty",
         "status 303; header location: https://shop.example/orders/1?x=%20; body text see there",
         "status 200; header content-type: application/octet-stream; header content-encoding: gzip; body binary",
-        "status 200; header content-type: text/html; charset=utf-8; body text <b>x</b>",
+        "status 200; header content-type: text/html;charset=utf-8; body text <b>x</b>",
         "status 299; body text nobody has defined this",
     ];
     for (count, shape) in shapes.into_iter().enumerate() {
@@ -270,13 +270,15 @@ fn an_event_stream_is_passed_on_as_it_comes_and_never_executed_again() {
 }
 
 #[test]
-fn a_large_answer_that_breaks_off_was_settled_by_its_head() {
+fn a_success_too_large_to_keep_is_settled_by_its_head_and_a_failure_is_not() {
     let stage = Stage::new();
+    // Its client sees that it broke off; what it did is known from its head.
     let mut answer = b"HTTP/1.1 201 Created\r\nContent-Length: 3000000\r\n\r\n".to_vec();
     answer.resize(answer.len() + 2000, b'x');
-    // Short of the cap it is incomplete, so unknown.
-    let short = Request::payment(&fresh_key()).answered_raw("effect; ", &answer);
-    stage.gateway.send(&short).assert_problem(409, "outcome-unknown");
+    let broken = Request::payment(&fresh_key()).answered_raw("effect; ", &answer);
+    let first = stage.gateway.send(&broken);
+    assert_eq!((first.status, first.complete), (201, false), "{first:?}");
+    stage.gateway.send(&broken).assert_problem(409, "outcome-not-kept");
     // A failure is not believed by its head: it may be followed by anything.
     let script = format!("status 500; body sized {}", 2 * MIB);
     let failed = Request::payment(&fresh_key()).act(&script);
@@ -288,13 +290,16 @@ fn a_large_answer_that_breaks_off_was_settled_by_its_head() {
 }
 
 #[test]
-fn trailers_of_a_first_answer_pass() {
+fn trailers_of_a_keyed_request_and_its_first_answer_pass() {
     let stage = Stage::new();
     let request = Request::payment(&fresh_key())
         .header("te", "trailers")
+        .trailer("x-checksum", "7")
         .act("effect; status 200; body trailers");
     let first = stage.gateway.send(&request);
     first.assert_stored(200);
+    let arrival = stage.upstream.only_arrival();
+    assert_eq!(arrival.trailers, [("x-checksum".to_owned(), "7".to_owned())], "{arrival:?}");
     assert_eq!(first.text(), "with trailers");
     assert_eq!(first.trailers, [("x-sum".to_owned(), b"42".to_vec())], "{first:?}");
     let replay: Answer = stage.gateway.send(&request);

@@ -216,7 +216,7 @@ fn a_body_that_is_no_json_or_says_a_member_twice_is_refused_and_claims_nothing()
         r#"{"amount":1} {}"#,
         "{'amount':1}",
         "[NaN]",
-        "",
+        " ",
     ];
     for json in invalid {
         let answer = stage.gateway.send(&payment.clone().json(json));
@@ -236,12 +236,16 @@ fn forms_are_compared_by_their_pairs_and_other_bodies_by_their_bytes() {
         .key(&fresh_key());
     let first = stage.gateway.send(&form);
     first.assert_stored(201);
-    stage
-        .gateway
-        .send(&form.clone().json("amount=1200&to=M%c3%bcller%20AG"))
-        .assert_replays(&first);
-    for changed in ["amount=1201&to=M%C3%BCller+AG", "to=M%C3%BCller+AG&amount=1200", "amount=1200"]
-    {
+    // No server tells apart how characters are spelled, or the order of fields of other names.
+    for same in ["amount=1200&to=M%c3%bcller%20AG", "to=M%C3%BCller+AG&amount=1200"] {
+        stage.gateway.send(&form.clone().json(same)).assert_replays(&first);
+    }
+    for changed in [
+        "amount=1201&to=M%C3%BCller+AG",
+        "amount=1200",
+        "amount=1200&to=M%C3%BCller+AG&to=",
+        "amount=1200&to=M%FCller+AG",
+    ] {
         stage.gateway.send(&form.clone().json(changed)).assert_problem(422, "key-reused");
     }
     let raw =

@@ -132,7 +132,7 @@ fn a_wrong_duration_is_named_with_a_right_one() {
         ("--retain", ""),
         ("--collapse-for", "1y6w of sundays"),
     ] {
-        assert_refused(&scene.serve().args([flag, value]), &[flag, "s\""]);
+        assert_refused(&scene.serve().args([flag, value]), &[flag, "help: write", "\""]);
     }
     // A negative one looks like a flag.
     assert_refused(&scene.serve().args(["--retain=-1h"]), &["--retain"]);

@@ -127,21 +127,24 @@ impl Ledger {
     /// The payments to payees whose names begin so, in the order they were made.
     pub(in crate::demo) async fn payments(
         &self,
-        payees: &'static str,
+        payees: &str,
     ) -> Result<Vec<Payment>, LedgerError> {
+        let payees = payees.to_owned();
         self.with(move |connection| {
-            let all = "SELECT id, amount, currency, payee FROM payments
-                       WHERE payee GLOB ?1 || '*' ORDER BY seq";
-            connection.prepare_cached(all)?.query_map([payees], payment)?.collect()
+            let found = "SELECT id, amount, currency, payee FROM payments
+                         WHERE substr(payee, 1, length(?1)) = ?1 ORDER BY seq";
+            connection.prepare_cached(found)?.query_map([payees], payment)?.collect()
         })
         .await
     }
 
     /// How much has arrived and taken effect for payees whose names begin so.
-    pub(in crate::demo) async fn rows(&self, payees: &'static str) -> Result<Rows, LedgerError> {
+    pub(in crate::demo) async fn rows(&self, payees: &str) -> Result<Rows, LedgerError> {
+        let payees = payees.to_owned();
         self.with(move |connection| {
-            let counts = "SELECT (SELECT count(*) FROM arrivals WHERE payee GLOB ?1 || '*'),
-                                 (SELECT count(*) FROM payments WHERE payee GLOB ?1 || '*')";
+            let counts = "
+                SELECT (SELECT count(*) FROM arrivals WHERE substr(payee, 1, length(?1)) = ?1),
+                       (SELECT count(*) FROM payments WHERE substr(payee, 1, length(?1)) = ?1)";
             connection.prepare_cached(counts)?.query_row([payees], |row| {
                 let count = |at| row.get::<_, i64>(at).map(i64::unsigned_abs);
                 Ok(Rows { arrivals: count(0)?, payments: count(1)? })

@@ -5,7 +5,7 @@ use std::{process, sync::Arc};
 use axum::{
     Extension, Router,
     body::Bytes,
-    extract::{Path, State},
+    extract::{Path, RawQuery, State},
     http::{
         HeaderMap, HeaderName, StatusCode,
         header::{CONTENT_TYPE, LOCATION},
@@ -70,8 +70,13 @@ async fn pay(
     }
 }
 
-async fn payments(State(service): State<Arc<Service>>) -> Result<Response, Refusal> {
-    Ok(json(&service.ledger.payments("").await?))
+/// All payments, or with `?to=` those to payees whose names begin so.
+async fn payments(
+    State(service): State<Arc<Service>>,
+    RawQuery(query): RawQuery,
+) -> Result<Response, Refusal> {
+    let to = query.as_deref().and_then(|query| query.strip_prefix("to=")).unwrap_or_default();
+    Ok(json(&service.ledger.payments(to).await?))
 }
 
 async fn payment(

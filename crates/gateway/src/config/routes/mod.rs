@@ -78,7 +78,7 @@ impl fmt::Display for RoutePattern {
 pub(super) fn open_part(routes: &[RoutePattern], method: &Method, path: &str) -> String {
     let path = normalised(path);
     let fits =
-        |route: &&RoutePattern| route.method == *method && path::matches(&route.segments, &path);
+        |route: &&RoutePattern| route.method == *method && matches(&route.segments, &path);
     let Some(route) = routes.iter().filter(fits).min_by(|a, b| a.by_specificity(b)) else {
         return path.into_owned();
     };

@@ -64,19 +64,25 @@ pub async fn a_find_is_never_before_the_acknowledged_nor_ahead_of_the_written<H:
     let node = first_node(&harness).await;
     for _ in 0..20 {
         let claim = a_bare_claim();
-        let (begun, acknowledged) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
-        let reader =
-            tokio::spawn(watch(node.clone(), claim.id, begun.clone(), acknowledged.clone()));
-        let step = |number: u64, counter: &AtomicU64| counter.store(number, Ordering::SeqCst);
-        step(1, &begun);
+        let id = claim.id;
+        let [begun, acknowledged] = [(); 2].map(|()| Arc::new(AtomicU64::new(0)));
+        let reader = watch(node.clone(), id, begun.clone(), acknowledged.clone());
+        let reader = tokio::spawn(reader);
+        let begin = |write: u64| begun.store(write, Ordering::SeqCst);
+        let seen_after = async |write: u64| {
+            acknowledged.store(write, Ordering::SeqCst);
+            assert_eq!(last_write_seen(&node, id).await, write, "of the acknowledged writes");
+            tokio::task::yield_now().await;
+        };
+        begin(1);
         let record = node.claim(claim).await.ours();
-        step(1, &acknowledged);
-        step(2, &begun);
+        seen_after(1).await;
+        begin(2);
         node.admit(record.ownership(), LEASE, None).await.done();
-        step(2, &acknowledged);
-        step(3, &begun);
+        seen_after(2).await;
+        begin(3);
         node.settle(record.ownership(), success()).await.done();
-        step(3, &acknowledged);
+        seen_after(3).await;
         reader.await.expect("the reader saw nothing wrong");
     }
 }
@@ -169,15 +175,7 @@ async fn watch(
 ) {
     loop {
         let at_least = acknowledged.load(Ordering::SeqCst);
-        let seen = match try_found(&node, id).await {
-            None => 0,
-            Some(found) => match found.record.state(found.now) {
-                State::Claimed => 1,
-                State::Executing => 2,
-                State::Succeeded if found.response == Some(an_answer()) => 3,
-                other => panic!("{other:?} was never written, with {:?}", found.response),
-            },
-        };
+        let seen = last_write_seen(&node, id).await;
         let at_most = begun.load(Ordering::SeqCst);
         assert!(at_least <= seen, "write {at_least} was acknowledged, a find saw {seen}");
         assert!(seen <= at_most, "a find saw write {seen}, only {at_most} had begun");
@@ -185,6 +183,17 @@ async fn watch(
             return;
         }
         tokio::task::yield_now().await;
+    }
+}
+
+/// Which of claim, admission and settle a find sees, from 1; 0 for none.
+async fn last_write_seen(node: &Arc<dyn Store>, id: RecordId) -> u64 {
+    let Some(found) = try_found(node, id).await else { return 0 };
+    match found.record.state(found.now) {
+        State::Claimed => 1,
+        State::Executing => 2,
+        State::Succeeded if found.response == Some(an_answer()) => 3,
+        other => panic!("{other:?} was never written, with {:?}", found.response),
     }
 }
 

@@ -83,10 +83,7 @@ async fn main() {
         let stream = tokio::net::TcpStream::from_std(stream).expect("a stream");
         let service = Arc::clone(&service);
         tokio::spawn(async move {
-            let serving = service_fn(move |request| {
-                let (service, wire) = (Arc::clone(&service), wire.clone());
-                async move { service.answer(request, wire).await }
-            });
+            let serving = service_fn(|request| Arc::clone(&service).answer(request, wire.clone()));
             // A client that went away is the client's business.
             let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), serving).await;
         });
@@ -193,7 +190,11 @@ impl Service {
         }
     }
 
-    async fn answer(&self, request: Request<Incoming>, wire: Wire) -> Result<Answer, Closed> {
+    async fn answer(
+        self: Arc<Self>,
+        request: Request<Incoming>,
+        wire: Wire,
+    ) -> Result<Answer, Closed> {
         let steps = script::parse(request.headers().get("x-do"));
         let (head, body) = request.into_parts();
         if steps.iter().any(|step| matches!(step, Step::Body(BodyKind::Duplex))) {
@@ -206,7 +207,9 @@ impl Service {
         if !received.complete {
             return Err(Closed);
         }
-        self.act(arrival, steps, &wire).await
+        // As a real service it goes on when its client has gone.
+        let acting = async move { self.act(arrival, steps, &wire).await };
+        tokio::spawn(acting).await.unwrap_or(Err(Closed))
     }
 
     fn arrived(&self, head: http::request::Parts, received: &Received) -> Arrival {

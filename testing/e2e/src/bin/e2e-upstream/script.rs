@@ -1,4 +1,4 @@
-//! What a request asks for in `X-Do`: steps in order, separated by `;`.
+//! What a request asks for in `X-Do`: steps in order, separated by `; ` (with the space).
 //!
 //! | step | meaning |
 //! |---|---|
@@ -74,7 +74,7 @@ impl BodyKind {
 
 pub(crate) fn parse(field: Option<&HeaderValue>) -> Vec<Step> {
     let text = field.map_or("", |value| value.to_str().expect("X-Do is text"));
-    text.split(';').map(str::trim).filter(|step| !step.is_empty()).map(step).collect()
+    text.split("; ").map(str::trim).filter(|step| !step.is_empty()).map(step).collect()
 }
 
 fn step(text: &str) -> Step {
