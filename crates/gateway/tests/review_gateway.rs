@@ -87,7 +87,8 @@ async fn the_service_sees_the_tenant_that_the_record_belongs_to() {
 async fn what_is_compared_is_what_the_service_gets() {
     let (mut raw, store) = world().await;
     let gateway = gateway(&store, raw.address, &format!("{SINGLE}{PAY}")).await;
-    let tricked = format!("{KEY}Content-Type: application/json\r\nConnection: content-type\r\n");
+    let tricked =
+        format!("{KEY}Content-Type: application/json\r\nConnection: content-type, close\r\n");
     let answer = post(gateway, "/pay", &tricked, "{}").await;
     if status(&answer) == 201 {
         let arrived = raw.request().await.to_ascii_lowercase();
@@ -99,9 +100,8 @@ async fn what_is_compared_is_what_the_service_gets() {
 async fn two_content_types_never_hide_a_difference() {
     let (raw, store) = world().await;
     let gateway = gateway(&store, raw.address, &format!("{SINGLE}{PAY}")).await;
-    let typed = |second: &str| {
-        format!("{KEY}Content-Type: application/json\r\nContent-Type: {second}\r\n")
-    };
+    let typed =
+        |second: &str| format!("{KEY}Content-Type: application/json\r\nContent-Type: {second}\r\n");
     let first = post(gateway, "/pay", &typed("text/plain"), "{}").await;
     let second = post(gateway, "/pay", &typed("application/xml"), "{}").await;
     let statuses = (status(&first), status(&second));
@@ -151,10 +151,7 @@ async fn p51_a_passed_request_that_was_not_sent_says_nothing_of_its_effect_id() 
     let store = MemoryStore::new(Arc::new(ManualClock::new()));
     let nobody = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let other = "[[operation]]\nname = \"other\"\nroutes = [\"POST /other\"]\n";
-    for config in [
-        format!("{SINGLE}{other}"),
-        format!("{SINGLE}{PAY}mode = \"observe\"\n"),
-    ] {
+    for config in [format!("{SINGLE}{other}"), format!("{SINGLE}{PAY}mode = \"observe\"\n")] {
         let gateway = gateway(&store, nobody, &config).await;
         let answer = post(gateway, "/pay", KEY, "{}").await;
         assert_eq!(status(&answer), 503);
@@ -169,7 +166,8 @@ async fn a_waiting_copy_gets_the_retry_after_of_the_refusal_that_it_shares() {
     let raw = RawUpstream::answering(busy, End::Keep).await;
     let store = MemoryStore::new(Arc::new(ManualClock::new()));
     let gateway = gateway(&store, raw.address, &format!("{SINGLE}{PAY}")).await;
-    let copies = (0..8).map(|_| tokio::spawn(async move { post(gateway, "/pay", KEY, "{}").await }));
+    let copies =
+        (0..8).map(|_| tokio::spawn(async move { post(gateway, "/pay", KEY, "{}").await }));
     for copy in copies.collect::<Vec<_>>() {
         let answer = copy.await.unwrap();
         if status(&answer) == 429 {
@@ -277,8 +275,6 @@ async fn gateway(store: &MemoryStore, upstream: SocketAddr, config: &str) -> Soc
 async fn post(gateway: SocketAddr, path: &str, fields: &str, body: &str) -> String {
     let close = if fields.contains("Connection:") { "" } else { "connection: close\r\n" };
     let length = body.len();
-    // Without `close` the exchange would end with the idle connection.
-    let fields = fields.replace("Connection: content-type", "Connection: content-type, close");
     let request = format!(
         "POST {path} HTTP/1.1\r\nhost: a\r\n{close}{fields}content-length: {length}\r\n\r\n{body}"
     );
@@ -286,5 +282,9 @@ async fn post(gateway: SocketAddr, path: &str, fields: &str, body: &str) -> Stri
 }
 
 fn status(answer: &str) -> u16 {
-    answer.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or_else(|| panic!("{answer}"))
+    answer
+        .split(' ')
+        .nth(1)
+        .and_then(|code| code.parse().ok())
+        .unwrap_or_else(|| panic!("{answer}"))
 }

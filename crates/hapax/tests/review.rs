@@ -10,7 +10,9 @@ use std::{
 };
 
 use bytes::Bytes;
-use hapax::{Answer, Ended, Executed, Execution, Hapax, Intent, Operation, Options, Reply, Secrets};
+use hapax::{
+    Answer, Ended, Executed, Execution, Hapax, Intent, Operation, Options, Reply, Secrets,
+};
 use hapax_core::{
     Advance, ClaimNumber, EffectSecret, Found, InFlight, Key, NewClaim, Observed, ObservedEnd,
     OnUnknown, OperationName, OperationPolicy, Ownership, PolicyDigest, ProblemKind, RecordId,

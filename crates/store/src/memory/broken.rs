@@ -16,88 +16,9 @@ use crate::{
     Owned, Policies, Reply, SecretPin, Secrets, Standing, StandingState, Sweep, Swept, Written,
 };
 
-/// One way to get it wrong.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Bug {
-    // Claiming.
-    ReadThenInsert,
-    ReadThenAdvance,
-    SeenIsIgnored,
-    LiveLeaseIsIgnored,
-    NoLeaseIsFree,
-    AbandonedExecutionIsFree,
-    DoubtIgnoresTheLease,
-    DoubtsAnything,
-    AnyIntentTakesOver,
-    StubKeepsItsIntent,
-    LaterAttemptTakesTheNewSecret,
-    AdvanceInserts,
-    ClaimReplacesTheEnded,
-    NumbersAreReused,
-    TakeoverWithoutSlot,
-    // Owning.
-    OwnerIsNotCompared,
-    OnlyTheIdIsCompared,
-    AdmissionIsRepeated,
-    UncertainIsAdmitted,
-    UncertainIsRenewed,
-    RenewalIsNotStored,
-    MissingIsMade,
-    // Ending.
-    OutcomeIsOverwritten,
-    LateSettleIsFenced,
-    ReleaseDeletes,
-    RefusalReleases,
-    BareClaimTakesAnOutcome,
-    SettleAfterTakeoverCounts,
-    KeptIsAlwaysTrue,
-    RepeatedSettleCountsAnew,
-    // Resending.
-    ResendIsClean,
-    ResendPermissionLasts,
-    AdmissionTrustsTheClaim,
-    TakeoverCleans,
-    AnythingIsResent,
-    // Lost answers.
-    OwnClaimIsNotRecognised,
-    OwnAdvanceIsNotRecognised,
-    RepeatedSettleIsFenced,
-    AnyFirstAttemptIsOwn,
-    // Regressing.
-    NoMark,
-    MarkOnClaimsOnly,
-    RegressionIsForgotten,
-    HeartbeatProvesNothing,
-    LostAnswerIsARegression,
-    RestartForgets,
-    OneMarkForAll,
-    IncarnationIsIgnored,
-    // Sweeping.
-    OwnClockIsIgnored,
-    StoreClockIsIgnored,
-    SweepIsEarly,
-    SweepHasNoLimit,
-    UncertainIsSwept,
-    OldEndingCounts,
-    EndingIsPurgedFirst,
-    BodySurvives,
-    // Keeping, reading, observing.
-    HeadersAreFolded,
-    EmptyBodyIsNone,
-    ObservedAnswerStays,
-    FindIsCached,
-    FindRunsAhead,
-    ListIsOldestFirst,
-    ListIgnoresTheOperation,
-    ListedStateIsOld,
-    ListedOperationIsUnknown,
-    PagesOverlap,
-    PolicyIsTrimmed,
-    SecretIsReplaced,
-    ArrivalsAreForgotten,
-    ObservationMakesARecord,
-    ObservationsStay,
-}
+mod bug;
+
+pub(crate) use bug::Bug;
 
 pub(crate) struct Broken {
     pub(crate) store: MemoryStore,

@@ -38,19 +38,19 @@ fn a_retry_while_the_abandoned_execution_runs_waits_for_it() {
 }
 
 #[test]
-fn a_client_that_closes_its_half_after_the_request_gets_its_answer() {
+fn a_client_that_closes_only_its_half_does_not_end_the_execution_either() {
     let stage = Stage::new();
     let payment = Request::payment(&fresh_key()).act("gate answer");
     let mut client = stage.gateway.connect();
     client.write(payment.to_bytes());
-    client.finish_writing();
     stage.upstream.arrived(1);
+    client.finish_writing();
     stage.upstream.open("answer");
-    // Whether it still listens cannot be seen, so the execution must not depend on it.
     let is_stored = || stage.gateway.metric("hapax_executions_total", &["succeeded"]) == 1.0;
     eventually("the execution ends", SOON, is_stored);
     let retry = stage.gateway.send(&payment);
     assert!(retry.status == 201 && retry.is_replay(), "{retry:?}");
+    stage.upstream.assert_arrivals(1);
 }
 
 #[test]
