@@ -1,5 +1,7 @@
 //! `cargo xtask test`: every test of the workspace, by one command.
 
+use std::process::Command;
+
 use clap::Args;
 
 use crate::{
@@ -25,7 +27,7 @@ impl Test {
         build()?;
         // First, so that the last line is that of the runner of all the others.
         run(cargo().args(["test", "--workspace", "--locked", "--doc"]).args(&self.filter))?;
-        run(tests().arg("--workspace").args(&self.filter))
+        run(tests().args(["--workspace", "--lib", "--bins", "--tests"]).args(&self.filter))
     }
 }
 
@@ -35,12 +37,13 @@ pub(crate) fn build() -> Outcome {
 }
 
 /// The runner of tests, ready for the arguments that both runners know.
-pub(crate) fn tests() -> std::process::Command {
+pub(crate) fn tests() -> Command {
     let mut command = cargo();
     if answers(cargo().args(["nextest", "--version"])) {
-        command.args(["nextest", "run", "--locked"]);
+        command.args(["nextest", "run"]);
     } else {
-        command.args(["test", "--locked", "--lib", "--bins", "--tests"]);
+        command.arg("test");
     }
+    command.arg("--locked");
     command
 }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 
-use crate::{Json, JsonError, Pointer, form, percent};
+use crate::{Json, JsonError, PathPattern, Pointer, form, path_pattern::open_part, percent};
 
 mod media_type;
 mod rules;
@@ -57,6 +57,10 @@ pub struct FingerprintRules {
     pub defaults: Vec<(Pointer, Json)>,
     /// The names of request headers that are part of the intent, with all their values in order.
     pub headers: Vec<String>,
+    /// The patterns of the operation's paths: of a path on one of them, what it leaves open is
+    /// part of the intent. Without them the whole path is.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub paths: Vec<PathPattern>,
 }
 
 impl FingerprintRules {
@@ -101,6 +105,7 @@ impl Default for FingerprintRules {
             exclude: Vec::new(),
             defaults: Vec::new(),
             headers: conditional.map(str::to_owned).into(),
+            paths: Vec::new(),
         }
     }
 }
@@ -112,9 +117,8 @@ pub struct IntentParts<'a> {
     pub operation: &'a str,
     /// The method; case counts.
     pub method: &'a str,
-    /// What of the path is part of the intent, percent-encoded: what the operation's route leaves
-    /// open, or all of it. Only the case of its encodings does not count (RFC 3986, section
-    /// 6.2.2.1).
+    /// The path as sent. The case of its encodings does not count (RFC 3986, section 6.2.2.1); on
+    /// one of the rules' patterns neither does whether letters, digits and `-._~` are encoded.
     pub path: &'a str,
     /// The query as sent, without its `?`; `None` when there is none. Neither the case of
     /// encodings counts nor whether letters, digits and `-._~` are encoded (RFC 3986, section
@@ -123,9 +127,12 @@ pub struct IntentParts<'a> {
     /// The value of `Content-Type`; `None` when there is none. Its case and spacing do not count,
     /// and neither does `charset=utf-8` for JSON and forms; any other parameter does.
     pub media_type: Option<&'a [u8]>,
+    /// The value of `Content-Encoding`; `None` when there is none. A coded body is compared byte by
+    /// byte, and its coding is part of the intent.
+    pub content_encoding: Option<&'a [u8]>,
     /// All headers of the request, in order.
     pub headers: &'a [(&'a str, &'a [u8])],
-    /// The body, with its content coding removed.
+    /// The body as sent.
     pub body: &'a [u8],
 }
 
@@ -158,17 +165,25 @@ impl Fingerprinter {
             .rules
             .body
             .unwrap_or_else(|| media_type.as_ref().map_or(BodyForm::Raw, MediaType::natural_form));
+        let coding = intent.content_encoding.map(|coding| coding.trim_ascii().to_ascii_lowercase());
+        let coding = coding.filter(|coding| form != BodyForm::None && coding != b"identity");
 
         let mut parts = Components::new();
         parts.push(&self.version.to_bytes());
         parts.push(intent.method.as_bytes());
         parts.push(intent.operation.as_bytes());
-        parts.build(|out| percent::upper_case(intent.path.as_bytes(), out));
-        parts.tag(form_code(Some(form)));
+        parts.build(|out| self.canonical_path(intent.path, out));
+        // A number of its own, so that coded and plain bodies never meet.
+        parts.tag(if coding.is_some() { CODED } else { form_code(Some(form)) });
         if form != BodyForm::None {
             parts.option(intent.query, |query, out| percent::unreserved(query.as_bytes(), out));
             parts.option(media_type, |media_type, out| media_type.canonical(out));
             self.push_headers(intent.headers, &mut parts);
+        }
+        if let Some(coding) = coding {
+            parts.push(&coding);
+            parts.push(intent.body);
+            return Ok(Fingerprint { version: self.version, digest: parts.digest() });
         }
         match form {
             BodyForm::Json if !intent.body.is_empty() => {
@@ -180,6 +195,19 @@ impl Fingerprinter {
             BodyForm::None => {}
         }
         Ok(Fingerprint { version: self.version, digest: parts.digest() })
+    }
+
+    fn canonical_path(&self, path: &str, out: &mut Vec<u8>) {
+        if self.rules.paths.is_empty() {
+            return percent::upper_case(path.as_bytes(), out);
+        }
+        let mut spelled = Vec::with_capacity(path.len());
+        percent::unreserved(path.as_bytes(), &mut spelled);
+        // Decoding unreserved characters keeps it ASCII where it was.
+        match std::str::from_utf8(&spelled) {
+            Ok(path) => open_part(&self.rules.paths, path, out),
+            Err(_) => out.extend_from_slice(&spelled),
+        }
     }
 
     /// Never empty, so that an empty body has a canonical form of its own.
@@ -363,6 +391,9 @@ pub(crate) fn push_sized(part: &[u8], out: &mut Vec<u8>) {
     out.extend((part.len() as u64).to_be_bytes());
     out.extend_from_slice(part);
 }
+
+/// The frozen number of a body whose content coding was not removed.
+const CODED: u8 = 5;
 
 /// The frozen number of a body form.
 const fn form_code(form: Option<BodyForm>) -> u8 {

@@ -16,6 +16,7 @@ mod ids;
 mod json;
 mod key;
 mod observe;
+mod path_pattern;
 mod percent;
 mod pointer;
 mod policy;
@@ -37,12 +38,13 @@ pub use ids::{
 pub use json::{Json, JsonError, JsonFault, Members, Number};
 pub use key::{FieldType, Key, KeyError, KeyPolicy, KeySyntax};
 pub use observe::{Observed, ObservedEnd, Would};
+pub use path_pattern::{PathPattern, PathSegment};
 pub use pointer::{Pointer, PointerError};
 pub use policy::{
     InFlight, KeyRules, Kind, Mode, OnUnknown, OperationName, OperationPolicy, PinnedPolicy,
     PolicyError, Retention,
 };
-pub use problem::{Problem, ProblemKind};
+pub use problem::{Problem, ProblemKind, retry_after_seconds};
 pub use record::{
     Advance, AdvanceReason, Ending, EndingKind, Event, Found, IllegalTransition, NewClaim,
     OutcomeClass, OwnState, Ownership, Record, Seen, Settlement, State, Until, WriteRefused,

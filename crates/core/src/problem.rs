@@ -183,8 +183,7 @@ impl Problem {
 
     /// The seconds of `Retry-After`.
     pub fn retry_after_seconds(&self) -> Option<u64> {
-        let whole = |d: Duration| d.as_secs().saturating_add(u64::from(d.subsec_nanos() > 0));
-        self.retry_after.map(|after| whole(after).max(1))
+        self.retry_after.map(retry_after_seconds)
     }
 
     /// The `application/problem+json` body (RFC 9457 3).
@@ -197,6 +196,12 @@ impl Problem {
         })
         .to_string()
     }
+}
+
+/// A wait as `Retry-After` says it: whole seconds, rounded up so that nobody comes too early, at
+/// least one (RFC 9110, section 10.2.3).
+pub fn retry_after_seconds(wait: Duration) -> u64 {
+    wait.as_secs().saturating_add(u64::from(wait.subsec_nanos() > 0)).max(1)
 }
 
 #[cfg(test)]

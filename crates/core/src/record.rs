@@ -291,7 +291,7 @@ pub enum WriteRefused {
     #[error("the lease of the present holder is live")]
     LeaseLive,
     /// An earlier attempt is not proven not applied.
-    #[error("an earlier attempt may have been applied, so the record cannot be released")]
+    #[error("an earlier attempt may have been applied, so a refusal settles nothing")]
     NotClean,
     /// The time within which the downstream collapses on the effect id is over.
     #[error("the downstream may have forgotten the effect id, so it cannot be resent")]
@@ -562,6 +562,9 @@ impl Record {
             return if again { Ok(self.clone()) } else { Err(WriteRefused::Fenced) };
         }
         self.state(now).on(event)?;
+        if event == Event::FailTerminal && !self.clean {
+            return Err(WriteRefused::NotClean);
+        }
         let released = event == Event::NotApplied;
         Ok(Self {
             own_state: if event == Event::Doubt { OwnState::Uncertain } else { self.own_state },

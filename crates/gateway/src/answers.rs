@@ -8,7 +8,7 @@ use std::{
 
 use bytes::Bytes;
 use hapax::{Answer, FirstOutcome};
-use hapax_core::{Problem, StoreTime, StoredResponse};
+use hapax_core::{Problem, StoreTime, StoredResponse, retry_after_seconds};
 use http::{
     HeaderMap, HeaderName, HeaderValue, Response, StatusCode,
     header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE},
@@ -19,7 +19,7 @@ use metrics::counter;
 
 use crate::{
     body::{BoxError, Resumed, WatchedBody},
-    headers::{self, IDEMPOTENCY_EXPIRES, IDEMPOTENT_REPLAYED},
+    headers::{IDEMPOTENCY_EXPIRES, IDEMPOTENT_REPLAYED},
     metric_definitions::PROBLEMS,
     upstream::UpstreamBody,
 };
@@ -195,7 +195,7 @@ fn last_moment() -> SystemTime {
 fn set_unknown(headers: &mut HeaderMap, retry_after: Duration) {
     headers.insert(HAPAX_OUTCOME, HeaderValue::from_static("unknown"));
     // The service knows better when it will be back.
-    headers.entry(RETRY_AFTER).or_insert_with(|| headers::retry_after(retry_after));
+    headers.entry(RETRY_AFTER).or_insert_with(|| retry_after_seconds(retry_after).into());
 }
 
 #[cfg(test)]

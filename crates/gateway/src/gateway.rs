@@ -46,8 +46,8 @@ pub(crate) struct Shared {
 #[derive(Clone, Debug)]
 pub(crate) struct Route {
     pub(crate) operation: Arc<Operation>,
-    pub(crate) configured: Arc<config::Operation>,
     pub(crate) key_header: HeaderName,
+    pub(crate) compared_headers: Arc<[HeaderName]>,
     pub(crate) replay_headers: Arc<[HeaderName]>,
 }
 
@@ -67,7 +67,7 @@ impl Gateway {
         for configured in &config.operations {
             if configured.policy.kind == Kind::Keyed {
                 let operation = hapax.operation(configured.policy.clone()).await?;
-                routes.insert(address(configured), Route::new(configured, operation)?);
+                routes.insert(address(configured), Route::new(operation)?);
             }
         }
         let enforces = |route: &Route| route.operation.policy().mode == Mode::Enforce;
@@ -132,18 +132,20 @@ impl Shared {
 }
 
 impl Route {
-    fn new(
-        configured: &Arc<config::Operation>,
-        operation: Arc<Operation>,
-    ) -> Result<Self, GatewayError> {
+    fn new(operation: Arc<Operation>) -> Result<Self, GatewayError> {
         let policy = operation.policy();
         let header = |name: &String| {
             HeaderName::try_from(name.as_str()).map_err(|_| GatewayError::Header(name.clone()))
         };
         Ok(Self {
             key_header: header(&policy.key.header)?,
+            compared_headers: policy
+                .fingerprint
+                .headers
+                .iter()
+                .map(header)
+                .collect::<Result<_, _>>()?,
             replay_headers: policy.replay_headers.iter().map(header).collect::<Result<_, _>>()?,
-            configured: Arc::clone(configured),
             operation,
         })
     }

@@ -3,10 +3,14 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use hapax::{Ended, Executed, Execution, Intent, Reply};
-use hapax_core::{Key, Problem, ProblemKind, RecordId, Said, Scope, StoredResponse};
+use hapax::{Ended, Executed, Execution, Intent, Reply, Sent};
+use hapax_core::{
+    BodyInvalid, Fingerprint, Fingerprinter, IntentParts, Key, OperationName, Problem, ProblemKind,
+    RecordId, Said, Scope, StoredResponse,
+};
 use http::{
-    HeaderMap, HeaderName, HeaderValue, Request, Response, Version, header::CONTENT_TYPE,
+    HeaderMap, HeaderName, HeaderValue, Request, Response, Version,
+    header::{CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER},
     request::Parts,
 };
 use metrics::counter;
@@ -23,7 +27,6 @@ use crate::{
     upstream::{OutBody, Reuse, SendError, Upstream},
 };
 
-const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const HAPAX_ATTEMPT: HeaderName = HeaderName::from_static("hapax-attempt");
 
 /// Answers a request of a keyed operation; without a key, where none is required, it passes.
@@ -41,10 +44,10 @@ pub(crate) async fn answer(
         Ok(None) => return passthrough::answer(upstream, head, body, true).await,
         Err(problem) => return refuse(&problem),
     };
-    match prepare(shared, route, &head, body, &key).await {
+    match prepare(shared, route, head, body, &key).await {
         Ok(prepared) => {
             let span = debug_span!("attempt", operation = %operation.name(), record = %prepared.id);
-            run(shared, route, upstream, head, prepared).instrument(span).await
+            run(shared, route, upstream, prepared).instrument(span).await
         }
         Err(problem) => refuse(&problem),
     }
@@ -62,22 +65,42 @@ pub(crate) fn scope(shared: &Shared, headers: &HeaderMap) -> Result<Scope, Probl
     let Some(header) = &shared.scope_header else {
         return Ok(Scope::single_tenant());
     };
-    let mut lines = headers.get_all(header).iter();
-    let scope = match (lines.next(), lines.next()) {
-        (Some(line), None) => Scope::principal(line.as_bytes().trim_ascii()).ok(),
-        _ => None,
-    };
+    let line = headers::only(headers, header).filter(|_| !headers::ends_here(headers, header));
+    let scope = line.and_then(|line| Scope::principal(line.as_bytes().trim_ascii()).ok());
     scope.ok_or_else(|| {
         let detail = format!("The request needs exactly one {header} header saying whose it is.");
         Problem::new(ProblemKind::ScopeMissing, detail)
     })
 }
 
+/// What is compared must be what the service sees: one line of each field that says how the body
+/// is to be read, and none of them taken away at this hop.
+fn check_compared(route: &Route, headers: &HeaderMap) -> Result<(), Problem> {
+    let refuse = |field: &HeaderName, what: &str| {
+        let detail = format!("The request's {field} {what}.");
+        Err(Problem::new(ProblemKind::BodyInvalid, detail))
+    };
+    for field in [CONTENT_TYPE, CONTENT_ENCODING] {
+        if headers.contains_key(&field) && headers::only(headers, &field).is_none() {
+            return refuse(&field, "is there more than once; send one line");
+        }
+    }
+    let compared = route.compared_headers.iter();
+    let of_this_hop = [&CONTENT_TYPE, &CONTENT_ENCODING, &route.key_header]
+        .into_iter()
+        .chain(compared)
+        .find(|field| headers::ends_here(headers, field));
+    match of_this_hop {
+        Some(field) => refuse(field, "is named by Connection and so would not reach the service"),
+        None => Ok(()),
+    }
+}
+
 /// What the engine needs of a request.
 struct Prepared {
     id: RecordId,
-    fingerprint: hapax_core::Fingerprint,
-    intent: Intent,
+    fingerprint: Fingerprint,
+    head: Arc<Parts>,
     buffered: Buffered,
 }
 
@@ -85,43 +108,56 @@ struct Prepared {
 async fn prepare(
     shared: &Shared,
     route: &Route,
-    head: &Parts,
+    head: Parts,
     body: Inbound,
     key: &Key,
 ) -> Result<Prepared, Problem> {
     let operation = &route.operation;
     let scope = scope(shared, &head.headers)?;
-    if shared.hapax.is_draining() {
-        return Err(Problem::new(ProblemKind::Draining, "This instance is shutting down.")
-            .retry_after(std::time::Duration::from_secs(1)));
-    }
+    check_compared(route, &head.headers)?;
     let buffered = read_bounded(body, shared.read_limits, &shared.budget)
         .await
         .map_err(|error| body_problem(&error))?;
-    let intent = intent(route, head, buffered.bytes().clone());
-    let fingerprint = operation
-        .fingerprint(&intent)
-        .map_err(|error| Problem::new(ProblemKind::BodyInvalid, error.to_string()))?;
+    let head = Arc::new(head);
+    let intent = RequestIntent::new(operation.name(), &head, buffered.bytes());
+    let fingerprint = operation.fingerprint(&intent).map_err(body_invalid)?;
     let id = RecordId::new(&scope, operation.name(), key);
-    Ok(Prepared { id, fingerprint, intent, buffered })
+    Ok(Prepared { id, fingerprint, head, buffered })
 }
 
-/// The facts of a request that a fingerprint is computed from.
-pub(crate) fn intent(route: &Route, head: &Parts, body: Bytes) -> Intent {
-    let selected = &route.operation.policy().fingerprint.headers;
-    let headers = selected.iter().flat_map(|name| {
-        let values = head.headers.get_all(name.as_str()).iter();
-        values.map(|value| (name.clone(), Bytes::copy_from_slice(value.as_bytes())))
-    });
-    let media_type = head.headers.get(CONTENT_TYPE);
-    Intent {
-        method: head.method.as_str().to_owned(),
-        path: route.configured.open_part(&head.method, head.uri.path()),
-        query: head.uri.query().map(str::to_owned),
-        media_type: media_type.map(|value| Bytes::copy_from_slice(value.as_bytes())),
-        headers: headers.collect(),
-        body,
+/// A request as an intent: all of it, since older records may be compared by other parts.
+pub(crate) struct RequestIntent {
+    operation: OperationName,
+    head: Arc<Parts>,
+    body: Bytes,
+}
+
+impl RequestIntent {
+    pub(crate) fn new(operation: &OperationName, head: &Arc<Parts>, body: &Bytes) -> Self {
+        Self { operation: operation.clone(), head: Arc::clone(head), body: body.clone() }
     }
+}
+
+impl Intent for RequestIntent {
+    fn fingerprint(&self, fingerprinter: &Fingerprinter) -> Result<Fingerprint, BodyInvalid> {
+        let headers = &self.head.headers;
+        let lines: Vec<(&str, &[u8])> =
+            headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
+        fingerprinter.fingerprint(&IntentParts {
+            operation: self.operation.as_str(),
+            method: self.head.method.as_str(),
+            path: self.head.uri.path(),
+            query: self.head.uri.query(),
+            media_type: headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes),
+            content_encoding: headers.get(CONTENT_ENCODING).map(HeaderValue::as_bytes),
+            headers: &lines,
+            body: &self.body,
+        })
+    }
+}
+
+fn body_invalid(error: BodyInvalid) -> Problem {
+    Problem::new(ProblemKind::BodyInvalid, error.to_string())
 }
 
 fn body_problem(error: &ReadError) -> Problem {
@@ -129,7 +165,7 @@ fn body_problem(error: &ReadError) -> Problem {
         ReadError::TooLarge { .. } => ProblemKind::BodyTooLarge,
         ReadError::TooSlow { .. } => ProblemKind::BodyTimeout,
         ReadError::NoRoom { .. } => ProblemKind::Overloaded,
-        ReadError::Incomplete(_) => ProblemKind::BodyInvalid,
+        ReadError::Incomplete(_) | ReadError::Trailers => ProblemKind::BodyInvalid,
     };
     let problem = Problem::new(kind, error.to_string());
     match error {
@@ -151,31 +187,30 @@ async fn run(
     shared: &Shared,
     route: &Route,
     upstream: &Upstream,
-    head: Parts,
     prepared: Prepared,
 ) -> Response<AnswerBody> {
-    let Prepared { id, fingerprint, intent, buffered } = prepared;
+    let Prepared { id, fingerprint, head, buffered } = prepared;
     let (upstream, route) = (upstream.clone(), route.clone());
     let operation = Arc::clone(&route.operation);
+    let intent = RequestIntent::new(operation.name(), &head, buffered.bytes());
     let execute = move |execution: Execution| async move {
-        let request = outgoing(head, &execution, &buffered);
-        forward(&upstream, &route, request).await
+        // The engine has dropped the intent by now, so the head is not copied.
+        let request = outgoing(Arc::unwrap_or_clone(head), &execution, &buffered);
+        forward(&upstream, &route, request, execution.sent()).await
     };
-    let answer = shared.hapax.run(&operation, id, fingerprint, intent, execute).await;
-    respond(answer)
+    respond(shared.hapax.run(&operation, id, fingerprint, intent, execute).await)
 }
 
 /// The request as the service sees it: the effect id in the key's place, the attempt beside it.
 fn outgoing(head: Parts, execution: &Execution, buffered: &Buffered) -> Request<OutBody> {
-    let content = buffered.bytes().clone();
-    let body = OutBody::full_with_trailers(content, buffered.trailers().cloned());
-    let mut request = Request::new(body);
+    let mut request = Request::new(OutBody::full(buffered.bytes().clone()));
     let mut headers = head.headers;
     headers::to_upstream(&mut headers, head.version);
     headers::strip_ours_from_request(&mut headers);
+    headers::strip_keys(&mut headers);
     // A quoted UUID and a number are always valid values.
     if let Ok(effect_id) = HeaderValue::try_from(format!("\"{}\"", execution.effect_id())) {
-        headers.insert(IDEMPOTENCY_KEY, effect_id);
+        headers.insert(headers::IDEMPOTENCY_KEY, effect_id);
     }
     headers.insert(HAPAX_ATTEMPT, HeaderValue::from(execution.attempt().to_wire()));
     *request.method_mut() = head.method;
@@ -186,8 +221,13 @@ fn outgoing(head: Parts, execution: &Execution, buffered: &Buffered) -> Request<
 }
 
 /// Sends the request once and brings back what the engine has to know of the answer.
-async fn forward(upstream: &Upstream, route: &Route, request: Request<OutBody>) -> Executed<Live> {
-    let answer = match upstream.send(request, Reuse::Keyed).await {
+async fn forward(
+    upstream: &Upstream,
+    route: &Route,
+    request: Request<OutBody>,
+    sent: &Sent,
+) -> Executed<Live> {
+    let answer = match upstream.send_telling(request, Reuse::Keyed, sent).await {
         Ok(answer) => answer,
         Err(SendError::NeverSent { reason }) => {
             counter!(UPSTREAM_FAILURES, "sent" => "no").increment(1);
@@ -205,8 +245,11 @@ async fn forward(upstream: &Upstream, route: &Route, request: Request<OutBody>) 
     let replayed = head.headers.get(headers::IDEMPOTENT_REPLAYED).is_some_and(|v| v == "true");
     headers::strip_ours_from_response(&mut head.headers);
     let status = head.status.as_u16();
+    let retry_after = head.headers.get(RETRY_AFTER);
+    let retry_after = retry_after.map(|value| Bytes::copy_from_slice(value.as_bytes()));
+    let reply = Reply { status, said, replayed, response: None, retry_after };
     let by_head = |head, body| Executed {
-        ended: Ended::Answered(Reply { status, by_head: true, said, replayed, response: None }),
+        ended: Ended::Answered(reply.clone()),
         live: Some(Live { head, body }),
     };
     if headers::is_event_stream(&head.headers) {
@@ -225,7 +268,7 @@ async fn forward(upstream: &Upstream, route: &Route, request: Request<OutBody>) 
                 headers: storable(&head.headers, &route.replay_headers),
                 body: bytes.clone(),
             };
-            let reply = Reply { status, by_head: false, said, replayed, response: Some(response) };
+            let reply = Reply { response: Some(response), ..reply };
             let body = AnswerBody::full(bytes, trailers);
             Executed { ended: Ended::Answered(reply), live: Some(Live { head, body }) }
         }
@@ -235,9 +278,10 @@ async fn forward(upstream: &Upstream, route: &Route, request: Request<OutBody>) 
 /// What the service says of the effect id. A field that is there and cannot be read is no word to
 /// rely on, so it counts as `unknown`.
 pub(crate) fn said(headers: &HeaderMap) -> Option<Said> {
-    let mut lines = headers.get_all(HAPAX_OUTCOME).iter();
-    let first = lines.next()?;
-    let word = Said::parse(first.as_bytes()).filter(|_| lines.next().is_none());
+    if !headers.contains_key(HAPAX_OUTCOME) {
+        return None;
+    }
+    let word = headers::only(headers, &HAPAX_OUTCOME).and_then(|line| Said::parse(line.as_bytes()));
     if word.is_none() {
         warn!("Hapax-Outcome is not one of applied, not-applied, unknown; taken as unknown");
     }

@@ -3,11 +3,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use bytes::Bytes;
-use hapax::Operation;
+use hapax::{Hapax, Operation};
 use hapax_core::{
-    AnswerFacts, Classified, DecisionRules, Fingerprint, Key, ObservedEnd, RecordId, Retention,
-    Said, Would, classify,
+    AnswerFacts, Classified, DecisionRules, Fingerprint, Key, ObservedEnd, ProblemKind, RecordId,
+    Retention, Said, Scope, Would, classify,
 };
 use hapax_store::Observation;
 use http::{Response, request::Parts, response};
@@ -18,9 +17,10 @@ use tracing::{debug, info};
 
 use crate::{
     answers::{AnswerBody, refuse},
-    body::{CleanEnd, HashingBody, RecordingBody, WatchedBody},
+    body::{BodyDigest, CleanEnd, HashingBody, NotRecorded, Recorded, RecordingBody, WatchedBody},
     gateway::{Route, Shared},
-    headers, keyed,
+    headers,
+    keyed::{self, RequestIntent},
     metric_definitions::{OBSERVED, UNOBSERVED},
     passthrough,
     server::Inbound,
@@ -54,20 +54,7 @@ pub(crate) async fn answer(
         counter!(UNOBSERVED, "reason" => "busy").increment(1);
         return passthrough::answer(upstream, head, body, false).await;
     };
-    let (body, arrival) = match watch(shared, route, &head, body) {
-        Ok(watched) => watched,
-        Err((body, would)) => {
-            counter!(
-                OBSERVED,
-                "operation" => route.operation.name().as_str().to_owned(),
-                "keyed" => "yes",
-                "would" => would
-            )
-            .increment(1);
-            info!(operation = %route.operation.name(), would, "observed");
-            return passthrough::answer(upstream, head, body, false).await;
-        }
-    };
+    let (body, arrival) = watch(shared, route, &head, body);
     let (told, answered) = oneshot::channel();
     tokio::spawn(report(shared.hapax.clone(), arrival, answered, permit));
     match passthrough::send(upstream, head, body, false).await {
@@ -75,11 +62,15 @@ pub(crate) async fn answer(
             let (head, body) = answer.into_parts();
             let (body, end) = WatchedBody::new(body);
             // Nobody listens when the arrival could not be observed.
-            let _ = told.send((Seen::of(&head), end));
+            let _ = told.send(Sending::Answered(Seen::of(&head), end));
             Response::from_parts(head, AnswerBody::watched(body))
         }
-        // Without an answer the report ends as unknown.
-        Err(problem) => refuse(&problem),
+        Err(problem) => {
+            if problem.kind == ProblemKind::UpstreamUnreachable {
+                let _ = told.send(Sending::Never);
+            }
+            refuse(&problem)
+        }
     }
 }
 
@@ -89,51 +80,65 @@ struct Arrival {
     identity: Identity,
 }
 
+/// By what an arrival will be recognised.
 enum Identity {
-    Keyed { id: RecordId, head: Box<IntentHead>, content: oneshot::Receiver<Bytes> },
-    Unkeyed { digest: crate::body::BodyDigest },
+    Keyed {
+        id: RecordId,
+        head: Arc<Parts>,
+        content: Recorded,
+    },
+    Unkeyed {
+        digest: BodyDigest,
+        required: bool,
+    },
+    /// Enforcing would not have come as far as the body.
+    Refused(&'static str),
 }
 
-/// What of a head the intent needs once the body is there.
-type IntentHead = hapax::Intent;
-
-/// Wraps the body so that its content is known at its end, or says why enforcing would not have
-/// come that far.
-fn watch(
-    shared: &Shared,
-    route: &Route,
-    head: &Parts,
-    body: Inbound,
-) -> Result<(OutBody, Arrival), (Inbound, &'static str)> {
-    let operation = Arc::clone(&route.operation);
-    let key = match keyed::key(route, &head.headers) {
-        Ok(key) => key,
-        Err(_) => return Err((body, "refuse_key")),
-    };
-    let Ok(scope) = keyed::scope(shared, &head.headers) else {
-        return Err((body, "refuse_scope"));
-    };
-    match key {
-        Some(key) => {
+/// Wraps the body so that its content is known at its end.
+fn watch(shared: &Shared, route: &Route, head: &Parts, body: Inbound) -> (OutBody, Arrival) {
+    let operation = &route.operation;
+    let scope = keyed::scope(shared, &head.headers);
+    let (body, identity) = match (keyed::key(route, &head.headers), scope) {
+        (Err(_), _) => (OutBody::streaming(body), Identity::Refused("refuse_key")),
+        (Ok(Some(_)), Err(_)) => (OutBody::streaming(body), Identity::Refused("refuse_scope")),
+        (Ok(Some(key)), Ok(scope)) => {
             let id = RecordId::new(&scope, operation.name(), &key);
-            let intent = Box::new(keyed::intent(route, head, Bytes::new()));
-            let (body, content) = RecordingBody::new(body, shared.read_limits.max_bytes);
-            let identity = Identity::Keyed { id, head: intent, content };
-            Ok((OutBody::streaming(body), Arrival { operation, identity }))
+            let cap = shared.read_limits.max_bytes;
+            let (body, content) = RecordingBody::new(body, cap, &shared.budget);
+            let head = Arc::new(head.clone());
+            (OutBody::streaming(body), Identity::Keyed { id, head, content })
         }
-        None => {
-            // The same scope, method, target and bytes: the id that a key made of them would have.
-            let target = head.uri.path_and_query().map_or("", |target| target.as_str());
-            let name = format!("{}\0{target}\0", head.method);
-            let seed = Key::from_bytes(b"unkeyed")
-                .map(|key| RecordId::new(&scope, operation.name(), &key));
-            let seed = seed.map_or_else(|_| [0; 32], |id| *id.as_bytes());
-            let hash = Sha256::new().chain_update(seed).chain_update(name);
-            let (body, digest) = HashingBody::new(body, hash);
-            let identity = Identity::Unkeyed { digest };
-            Ok((OutBody::streaming(body), Arrival { operation, identity }))
+        (Ok(None), scope) => {
+            let seed = unkeyed_seed(&scope.unwrap_or(Scope::single_tenant()), operation, head);
+            let (body, digest) = HashingBody::new(body, seed);
+            let required = operation.policy().key.required;
+            (OutBody::streaming(body), Identity::Unkeyed { digest, required })
         }
+    };
+    (body, Arrival { operation: Arc::clone(operation), identity })
+}
+
+/// What the bytes of an unkeyed request are hashed after: scope, method and target.
+fn unkeyed_seed(scope: &Scope, operation: &Operation, head: &Parts) -> Sha256 {
+    let target = head.uri.path_and_query().map_or("", |target| target.as_str());
+    let mut hash = Sha256::new();
+    hash.update(b"hapax unkeyed\0");
+    // The id that a key of this scope would have keeps scopes and operations apart.
+    if let Ok(key) = Key::from_bytes(b"unkeyed") {
+        hash.update(RecordId::new(scope, operation.name(), &key).as_bytes());
     }
+    for part in [head.method.as_str(), target] {
+        hash.update((part.len() as u64).to_be_bytes());
+        hash.update(part);
+    }
+    hash
+}
+
+/// How forwarding went.
+enum Sending {
+    Never,
+    Answered(Seen, CleanEnd),
 }
 
 /// What of an answer's head classifies it.
@@ -155,15 +160,20 @@ impl Seen {
 
 /// Follows one arrival to its end. A store that fails is ignored.
 async fn report(
-    hapax: hapax::Hapax,
+    hapax: Hapax,
     arrival: Arrival,
-    answered: oneshot::Receiver<(Seen, CleanEnd)>,
+    answered: oneshot::Receiver<Sending>,
     _permit: OwnedSemaphorePermit,
 ) {
     let Arrival { operation, identity } = arrival;
-    let Some((id, fingerprint, is_keyed)) = identify(&operation, identity).await else {
-        counter!(UNOBSERVED, "reason" => "body").increment(1);
-        return;
+    let is_keyed = !matches!(identity, Identity::Unkeyed { .. });
+    let (id, fingerprint) = match identify(&operation, identity).await {
+        Identified::As(id, fingerprint) => (id, fingerprint),
+        Identified::Refused(would) => {
+            count(&operation, is_keyed, would);
+            return info!(operation = %operation.name(), keyed = is_keyed, would, "observed");
+        }
+        Identified::No(reason) => return counter!(UNOBSERVED, "reason" => reason).increment(1),
     };
     let policy = operation.policy();
     let retention = if is_keyed {
@@ -183,21 +193,16 @@ async fn report(
     let would = match hapax.store().arrive(observation).await {
         Ok(would) => would,
         Err(error) => {
-            counter!(UNOBSERVED, "reason" => "store").increment(1);
             debug!(%error, "an arrival was not reported");
-            return;
+            return counter!(UNOBSERVED, "reason" => "store").increment(1);
         }
     };
-    let name = operation.name().as_str().to_owned();
-    let keyed_word = if is_keyed { "yes" } else { "no" };
-    counter!(OBSERVED, "operation" => name, "keyed" => keyed_word, "would" => would.word())
-        .increment(1);
+    count(&operation, is_keyed, would.word());
     if would != Would::Execute {
-        info!(
+        return info!(
             operation = %operation.name(), record = %id, keyed = is_keyed, would = would.word(),
             duplicate = would.duplicates(), "observed"
         );
-        return;
     }
     let end = end(&operation, answered).await;
     if let Err(error) = hapax.store().finish(id, end).await {
@@ -205,28 +210,57 @@ async fn report(
     }
 }
 
-async fn identify(
-    operation: &Operation,
-    identity: Identity,
-) -> Option<(RecordId, Fingerprint, bool)> {
+fn count(operation: &Operation, is_keyed: bool, would: &'static str) {
+    let name = operation.name().as_str().to_owned();
+    let keyed = if is_keyed { "yes" } else { "no" };
+    counter!(OBSERVED, "operation" => name, "keyed" => keyed, "would" => would).increment(1);
+}
+
+/// What is known of an arrival once its body has passed.
+enum Identified {
+    As(RecordId, Fingerprint),
+    /// Enforcing would have refused it.
+    Refused(&'static str),
+    /// It cannot be told.
+    No(&'static str),
+}
+
+async fn identify(operation: &Operation, identity: Identity) -> Identified {
     match identity {
-        Identity::Keyed { id, head, content } => {
-            let intent = hapax::Intent { body: content.await.ok()?, ..*head };
-            let fingerprint = operation.fingerprint(&intent).ok()?;
-            Some((id, fingerprint, true))
-        }
-        Identity::Unkeyed { digest } => {
-            let digest = digest.finished().await?;
-            let version = operation.policy().fingerprint.version();
-            Some((RecordId::from_bytes(digest), Fingerprint::new(version, digest), false))
+        Identity::Refused(would) => Identified::Refused(would),
+        Identity::Keyed { id, head, content } => match content.await {
+            Ok(Ok(body)) => {
+                let intent = RequestIntent::new(operation.name(), &head, body.bytes());
+                match operation.fingerprint(&intent) {
+                    Ok(fingerprint) => Identified::As(id, fingerprint),
+                    Err(_) => Identified::Refused("refuse_body"),
+                }
+            }
+            Ok(Err(NotRecorded::TooLarge)) => Identified::Refused("refuse_body_too_large"),
+            Ok(Err(NotRecorded::NoRoom)) => Identified::No("room"),
+            Err(_) => Identified::No("body"),
+        },
+        Identity::Unkeyed { digest, required } => {
+            if required {
+                count(operation, false, "refuse_key_missing");
+            }
+            match digest.finished().await {
+                Some(digest) => {
+                    let version = operation.policy().fingerprint.version();
+                    Identified::As(RecordId::from_bytes(digest), Fingerprint::new(version, digest))
+                }
+                None => Identified::No("body"),
+            }
         }
     }
 }
 
 /// How the forwarded attempt ended, as enforcing would have classified it.
-async fn end(operation: &Operation, answered: oneshot::Receiver<(Seen, CleanEnd)>) -> ObservedEnd {
-    let Ok((seen, end)) = answered.await else {
-        return ObservedEnd::Unknown;
+async fn end(operation: &Operation, answered: oneshot::Receiver<Sending>) -> ObservedEnd {
+    let (seen, end) = match answered.await {
+        Ok(Sending::Answered(seen, end)) => (seen, end),
+        Ok(Sending::Never) => return ObservedEnd::NotApplied,
+        Err(_) => return ObservedEnd::Unknown,
     };
     let facts = AnswerFacts {
         status: seen.status,

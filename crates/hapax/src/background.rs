@@ -2,9 +2,13 @@
 
 use std::time::Duration;
 
+use hapax_core::StoreTime;
 use hapax_store::{Clock, StoreError, SystemClock};
 use metrics::counter;
-use tokio::{task::JoinHandle, time::MissedTickBehavior};
+use tokio::{
+    task::JoinHandle,
+    time::{Instant, MissedTickBehavior},
+};
 use tracing::{debug, error, warn};
 
 use crate::{
@@ -74,9 +78,10 @@ async fn beat(engine: Hapax, options: BackgroundOptions) {
 }
 
 async fn sweep(engine: Hapax, options: BackgroundOptions) {
+    let own_clock = OwnClock::start();
     loop {
         let rows = options.sweep_rows;
-        let more = match engine.inner.store.sweep(SystemClock.now(), rows).await {
+        let more = match engine.inner.store.sweep(own_clock.now(), rows).await {
             Ok(swept) => {
                 counter!(SWEPT_BODIES).increment(swept.bodies as u64);
                 counter!(SWEPT_RECORDS).increment(swept.purged as u64);
@@ -89,5 +94,22 @@ async fn sweep(engine: Hapax, options: BackgroundOptions) {
             }
         };
         tokio::time::sleep(if more { options.sweep_pause } else { options.sweep }).await;
+    }
+}
+
+/// The time of day when the process started, moved on by the clock that cannot be set: an embedded
+/// store's clock is this machine's too, and a jump of it must not purge what is not over.
+struct OwnClock {
+    started: StoreTime,
+    running: Instant,
+}
+
+impl OwnClock {
+    fn start() -> Self {
+        Self { started: SystemClock.now(), running: Instant::now() }
+    }
+
+    fn now(&self) -> StoreTime {
+        self.started.after(self.running.elapsed())
     }
 }

@@ -9,7 +9,7 @@ use hapax_core::{
 use hapax_store::{Certainty, Claimed, StoreError};
 use metrics::{counter, gauge};
 use tokio::{
-    sync::{oneshot, watch},
+    sync::oneshot,
     time::{Instant, sleep, sleep_until},
 };
 use tracing::warn;
@@ -17,7 +17,7 @@ use tracing::warn;
 use crate::{
     Answer, Executed, Execution, Hapax, Intent, Operation,
     metric_definitions::{DECISIONS, WAITING},
-    waiters::{Freed, Lead},
+    waiters::Freed,
 };
 
 /// How often a claim is tried again when the record moves under it. Each turn another attempt got
@@ -33,7 +33,6 @@ pub(crate) struct Attempting {
     pub(crate) operation: Arc<Operation>,
     pub(crate) id: RecordId,
     pub(crate) fingerprint: Fingerprint,
-    pub(crate) intent: Intent,
 }
 
 /// What taking the record came to.
@@ -44,13 +43,20 @@ enum Taken<T> {
 
 impl Attempting {
     /// The whole way of an attempt; answers through the slot, whatever happens.
-    pub(crate) async fn run<T, F, Fut>(self, execute: F, mut slot: ReplySlot<T>)
-    where
+    pub(crate) async fn run<T, F, Fut>(
+        self,
+        intent: impl Intent,
+        execute: F,
+        mut slot: ReplySlot<T>,
+    ) where
         T: Send + 'static,
         F: FnOnce(Execution) -> Fut + Send + 'static,
         Fut: Future<Output = Executed<T>> + Send + 'static,
     {
-        let record = match self.take(&mut slot).await {
+        let taken = self.take(&intent, &mut slot).await;
+        // It holds the request; what is executed holds its own.
+        drop(intent);
+        let record = match taken {
             Ok(Taken::Ours(record)) => record,
             Ok(Taken::Answered(decision, answer)) => {
                 self.count(decision);
@@ -78,7 +84,11 @@ impl Attempting {
     }
 
     /// Claims the record, or finds out what to answer instead.
-    async fn take<T>(&self, slot: &mut ReplySlot<T>) -> Result<Taken<T>, StoreError> {
+    async fn take<T>(
+        &self,
+        intent: &dyn Intent,
+        slot: &mut ReplySlot<T>,
+    ) -> Result<Taken<T>, StoreError> {
         let store = &self.engine.inner.store;
         let claim = self.new_claim()?;
         for _ in 0..TURNS {
@@ -89,7 +99,7 @@ impl Attempting {
                 Claimed::Gone => continue,
             };
             for _ in 0..TURNS {
-                let (decision, rules) = self.decide(&found).await?;
+                let (decision, rules) = self.decide(&found, Some(intent)).await?;
                 match decision {
                     Decision::Advance(reason) => {
                         let seen = found.record.seen();
@@ -107,7 +117,7 @@ impl Attempting {
                             None => break,
                         }
                     }
-                    Decision::InFlight => return Ok(self.wait(slot).await),
+                    Decision::InFlight => return Ok(self.wait(intent, slot).await),
                     decided => {
                         let (word, answer) = self.answer(decided, *found, &rules);
                         return Ok(Taken::Answered(word, answer));
@@ -136,48 +146,63 @@ impl Attempting {
     }
 
     /// Waits for the attempt under way, as long as the policy says.
-    async fn wait<T>(&self, slot: &mut ReplySlot<T>) -> Taken<T> {
+    async fn wait<T>(&self, intent: &dyn Intent, slot: &mut ReplySlot<T>) -> Taken<T> {
         let hapax_core::InFlight::Wait(patience) = self.operation.policy().in_flight else {
             return self.in_flight();
         };
         let waiting = gauge!(WAITING);
         waiting.increment(1);
-        let taken = self.wait_until(Instant::now() + patience, slot).await;
+        // A wait that no clock can hold is one of a year.
+        let deadline = Instant::now().checked_add(patience);
+        let deadline = deadline.unwrap_or_else(|| Instant::now() + Duration::from_secs(31_536_000));
+        let taken = self.wait_until(deadline, intent, slot).await;
         waiting.decrement(1);
         taken
     }
 
-    async fn wait_until<T>(&self, deadline: Instant, slot: &mut ReplySlot<T>) -> Taken<T> {
-        let mut leader = self.engine.inner.waiters.follow(&self.id);
+    async fn wait_until<T>(
+        &self,
+        deadline: Instant,
+        intent: &dyn Intent,
+        slot: &mut ReplySlot<T>,
+    ) -> Taken<T> {
+        let inner = &self.engine.inner;
         let mut pause = POLL.0;
         loop {
-            // Woken in process; polled across processes. The first look comes at once, since a
-            // leader may have ended between the claim and here.
-            if let Some(leading) = &mut leader {
-                tokio::select! {
-                    lead = next(leading) => match lead {
-                        Some(Lead::Freed(freed)) => return shared(freed),
-                        _ => leader = None,
-                    },
-                    () = sleep_until(deadline) => return self.in_flight(),
-                    () = slot.closed() => return self.in_flight(),
+            // Woken in process; polled across processes. A leader may have ended between the claim
+            // and here, so the first look comes at once.
+            let leader = inner.waiters.follow(&self.id, &self.fingerprint);
+            let look = async {
+                if let Some(mut leader) = leader
+                    && let Some(freed) = leader.freed().await
+                {
+                    return Looked::Freed(freed);
                 }
-            }
-            // A failing read leaves the wait as it is; its bound ends it.
-            if let Ok(Some(found)) = self.engine.inner.store.find(self.id).await
-                && let Ok((decision, rules)) = self.decide(&found).await
-                && decision != Decision::InFlight
-            {
-                return self.after_waiting(decision, found, &rules);
-            }
-            if Instant::now() + pause >= deadline {
-                return self.in_flight();
-            }
-            tokio::select! {
-                () = sleep(pause) => {}
+                let found = self.engine.bounded(inner.store.find(self.id)).await;
+                // A failing read leaves the wait as it is; its bound ends it.
+                if let Ok(Some(found)) = found
+                    && let Ok((decision, rules)) = self.decide(&found, Some(intent)).await
+                    && decision != Decision::InFlight
+                {
+                    return Looked::Decided(decision, Box::new(found), rules);
+                }
+                sleep(pause).await;
+                Looked::Nothing
+            };
+            let looked = tokio::select! {
+                biased;
+                looked = look => looked,
+                () = sleep_until(deadline) => return self.in_flight(),
+                () = inner.abandon.cancelled() => return self.in_flight(),
                 () = slot.closed() => return self.in_flight(),
+            };
+            match looked {
+                Looked::Freed(freed) => return shared(freed),
+                Looked::Decided(decision, found, rules) => {
+                    return self.after_waiting(decision, *found, &rules);
+                }
+                Looked::Nothing => pause = (pause * 2).min(POLL.1),
             }
-            pause = (pause * 2).min(POLL.1);
         }
     }
 
@@ -200,20 +225,28 @@ impl Attempting {
     }
 
     /// The decision on a record, by the policy it was admitted under and the present one.
+    ///
+    /// Without the intent at hand, a record of another fingerprint version cannot be compared.
     pub(crate) async fn decide(
         &self,
         found: &Found,
+        intent: Option<&dyn Intent>,
     ) -> Result<(Decision, DecisionRules), StoreError> {
         let record = &found.record;
         let present = self.operation.pinned();
         let pinned = self.engine.pinned_policy(record.policy).await?;
         let rules = DecisionRules::stricter(pinned.as_deref().unwrap_or(present), present);
-        let compared = self.compare(&record.fingerprint, pinned.as_deref());
+        let compared = self.compare(&record.fingerprint, pinned.as_deref(), intent);
         Ok((decide(record, compared, found.now, &rules), rules))
     }
 
     /// Compares intents under the version that the record's was stored with.
-    fn compare(&self, stored: &Fingerprint, pinned: Option<&PinnedPolicy>) -> Comparison {
+    fn compare(
+        &self,
+        stored: &Fingerprint,
+        pinned: Option<&PinnedPolicy>,
+        intent: Option<&dyn Intent>,
+    ) -> Comparison {
         let Some(pinned) = pinned else {
             return Comparison::UnknownVersion;
         };
@@ -224,10 +257,10 @@ impl Attempting {
             return same(&self.fingerprint);
         }
         let pinned = pinned.fingerprint.prepare();
-        if stored.version() != pinned.version() {
+        let (true, Some(intent)) = (stored.version() == pinned.version(), intent) else {
             return Comparison::UnknownVersion;
-        }
-        match self.intent.fingerprint(self.operation.name(), &pinned) {
+        };
+        match intent.fingerprint(&pinned) {
             Ok(fingerprint) => same(&fingerprint),
             // Under the rules it was stored with, this body is no intent at all.
             Err(_) => Comparison::Different,
@@ -373,6 +406,7 @@ impl Attempting {
         let inner = &self.engine.inner;
         let deadline = Instant::now() + inner.options.store_timeout;
         let mut pause = Duration::from_millis(20);
+        let mut was_lost = false;
         loop {
             let mut writing = write();
             let written = loop {
@@ -384,17 +418,23 @@ impl Attempting {
                     }
                 }
             };
-            match written {
-                Err(error) if error.certainty() == Certainty::MayBeWritten => {
-                    warn!(%error, "a claim's answer was lost; issuing it again");
-                    if inner.abandon.is_cancelled() {
-                        return Err(error);
-                    }
-                    sleep(pause).await;
-                    pause = (pause * 2).min(Duration::from_secs(1));
-                }
-                written => return written,
+            let error = match written {
+                Ok(done) => return Ok(done),
+                Err(error) => error,
+            };
+            // After a lost answer no other failure says what became of that write: it has to be
+            // issued until the store tells, or the record would be nobody's.
+            was_lost |= error.certainty() == Certainty::MayBeWritten;
+            let regressed = matches!(error, StoreError::Regressed { .. });
+            if !was_lost || regressed || inner.abandon.is_cancelled() {
+                return Err(error);
             }
+            warn!(%error, "a claim's answer was lost; issuing it again");
+            tokio::select! {
+                () = sleep(pause) => {}
+                () = inner.abandon.cancelled() => {}
+            }
+            pause = (pause * 2).min(Duration::from_secs(1));
         }
     }
 }
@@ -408,18 +448,19 @@ fn policy_unknown() -> Problem {
     .retry_after(Duration::from_secs(1))
 }
 
+/// What a look at the attempt under way showed.
+enum Looked {
+    Nothing,
+    Freed(Freed),
+    Decided(Decision, Box<Found>, DecisionRules),
+}
+
 fn shared<T>(freed: Freed) -> Taken<T> {
     let answer = match freed {
         Freed::Response(response) => Answer::Shared { response },
         Freed::Problem(problem) => Answer::Problem(problem),
     };
     Taken::Answered("shared", answer)
-}
-
-/// The next standing of a leading attempt; `None` when it is gone without a word.
-async fn next(leading: &mut watch::Receiver<Lead>) -> Option<Lead> {
-    leading.changed().await.ok()?;
-    Some(leading.borrow_and_update().clone())
 }
 
 /// Where the answer goes: once, to a caller that may have hung up.

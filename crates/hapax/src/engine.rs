@@ -168,7 +168,7 @@ impl Hapax {
         operation: &Arc<Operation>,
         id: RecordId,
         fingerprint: Fingerprint,
-        intent: Intent,
+        intent: impl Intent + 'static,
         execute: F,
     ) -> Answer<T>
     where
@@ -185,9 +185,9 @@ impl Hapax {
         }
         let (slot, answer) = oneshot::channel();
         let slot = ReplySlot::new(slot);
-        let attempting = Attempting { engine, operation, id, fingerprint, intent };
+        let attempting = Attempting { engine, operation, id, fingerprint };
         let task = async move {
-            attempting.run(execute, slot).await;
+            attempting.run(intent, execute, slot).await;
             drop(token);
         };
         tokio::spawn(task.in_current_span());
@@ -212,8 +212,18 @@ impl Hapax {
         inner.tracker.len()
     }
 
-    /// The policy behind a digest: known here, or read from the store once. `None` when it is
-    /// absent or of a version that this node does not know.
+    /// A reading that does not outlast the store's timeout, whatever the store does.
+    pub(crate) async fn bounded<R>(
+        &self,
+        reading: hapax_store::Reply<'_, R>,
+    ) -> Result<R, StoreError> {
+        let bound = self.inner.options.store_timeout;
+        let late = |_| StoreError::Unavailable { reason: format!("no answer within {bound:?}") };
+        tokio::time::timeout(bound, reading).await.map_err(late)?
+    }
+
+    /// The policy behind a digest: known here, or read from the store once, within its timeout.
+    /// `None` when it is absent or of a version that this node does not know.
     pub(crate) async fn pinned_policy(
         &self,
         digest: PolicyDigest,
@@ -221,7 +231,7 @@ impl Hapax {
         if let Some(known) = self.inner.policies.read().get(&digest) {
             return Ok(Some(known.clone()));
         }
-        let text = self.inner.store.policy(digest).await?;
+        let text = self.bounded(self.inner.store.policy(digest)).await?;
         let parsed = text.as_deref().and_then(PinnedPolicy::parse).map(Arc::new);
         if let Some(policy) = &parsed {
             self.inner.policies.write().insert(digest, policy.clone());

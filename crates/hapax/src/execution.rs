@@ -1,6 +1,12 @@
 //! One attempt at an effect: what it is told, and what it comes back with.
 
-use hapax_core::{Attempt, EffectId, OutcomeClass, Said, StoredResponse};
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use bytes::Bytes;
+use hapax_core::{Attempt, EffectId, Said, StoredResponse};
 
 /// What an execution is told of itself.
 #[derive(Clone, Debug)]
@@ -8,11 +14,12 @@ pub struct Execution {
     effect_id: EffectId,
     attempt: Attempt,
     clean: bool,
+    sent: Sent,
 }
 
 impl Execution {
-    pub(crate) const fn new(effect_id: EffectId, attempt: Attempt, clean: bool) -> Self {
-        Self { effect_id, attempt, clean }
+    pub(crate) fn new(effect_id: EffectId, attempt: Attempt, clean: bool) -> Self {
+        Self { effect_id, attempt, clean, sent: Sent::default() }
     }
 
     /// The identity to carry downstream: the same for every attempt of this record.
@@ -28,6 +35,37 @@ impl Execution {
     /// Whether no earlier attempt can have had an effect.
     pub const fn is_clean(&self) -> bool {
         self.clean
+    }
+
+    /// Where the execution keeps whether anything may have left this process.
+    ///
+    /// It begins as "may have": an execution that is cut short, by its timeout or at the end of a
+    /// drain, has an unknown outcome. One that [says](Sent::set) `false` while it only prepares,
+    /// and `true` before its first byte goes out, was not applied if it is cut before that.
+    pub const fn sent(&self) -> &Sent {
+        &self.sent
+    }
+}
+
+/// Whether anything of an execution may have left this process. Clones are one.
+#[derive(Clone, Debug)]
+pub struct Sent(Arc<AtomicBool>);
+
+impl Default for Sent {
+    fn default() -> Self {
+        Self(Arc::new(AtomicBool::new(true)))
+    }
+}
+
+impl Sent {
+    /// Says whether anything may have left by now.
+    pub fn set(&self, sent: bool) {
+        self.0.store(sent, Ordering::SeqCst);
+    }
+
+    /// Whether anything may have left.
+    pub fn may_have_left(&self) -> bool {
+        self.0.load(Ordering::SeqCst)
     }
 }
 
@@ -56,21 +94,13 @@ pub enum Ended {
 pub struct Reply {
     /// The status code.
     pub status: u16,
-    /// Whether it is settled by its head: over the cap, or an event stream.
-    pub by_head: bool,
     /// `Hapax-Outcome`, if the service sent it.
     pub said: Option<Said>,
     /// Whether the service marked it as a replay of its own.
     pub replayed: bool,
-    /// What a retry may be shown of it; `None` for one that is settled by its head.
+    /// What a retry may be shown of it; `None` for one that is settled by its head: over the cap,
+    /// or an event stream.
     pub response: Option<StoredResponse>,
-}
-
-/// The words of the `result` label, and of logs.
-pub(crate) const fn result_word(class: Option<OutcomeClass>) -> &'static str {
-    match class {
-        Some(OutcomeClass::Succeeded) => "succeeded",
-        Some(OutcomeClass::FailedTerminal) => "failed_terminal",
-        None => "uncertain",
-    }
+    /// `Retry-After`, for copies that share a refusal; never stored.
+    pub retry_after: Option<Bytes>,
 }

@@ -21,6 +21,6 @@ mod waiters;
 pub use answer::{Answer, FirstOutcome};
 pub use background::BackgroundOptions;
 pub use engine::{Hapax, Options, Secrets, SecretsError};
-pub use execution::{Ended, Executed, Execution, Reply};
+pub use execution::{Ended, Executed, Execution, Reply, Sent};
 pub use intent::Intent;
 pub use operation::Operation;

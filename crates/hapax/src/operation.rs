@@ -53,8 +53,8 @@ impl Operation {
     ///
     /// # Errors
     /// [`BodyInvalid`] when the body cannot be read as the form that the rules name.
-    pub fn fingerprint(&self, intent: &Intent) -> Result<Fingerprint, BodyInvalid> {
-        intent.fingerprint(self.name(), &self.fingerprinter)
+    pub fn fingerprint(&self, intent: &impl Intent) -> Result<Fingerprint, BodyInvalid> {
+        intent.fingerprint(&self.fingerprinter)
     }
 
     pub(crate) const fn fingerprinter(&self) -> &Fingerprinter {

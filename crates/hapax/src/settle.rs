@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use hapax_core::{
-    AnswerFacts, Classified, EndingKind, Found, Problem, ProblemKind, Record, Settlement,
-    WriteRefused, classify,
+    AdvanceReason, AnswerFacts, Classified, Decision, EndingKind, Found, OutcomeClass, Problem,
+    ProblemKind, Record, Settlement, WriteRefused, classify,
 };
 use hapax_store::{StoreError, Written};
 use metrics::{counter, gauge, histogram};
@@ -15,15 +16,14 @@ use tokio::{
 use tracing::{Instrument, error, info, warn};
 
 use crate::{
-    Answer, Ended, Executed, Execution, FirstOutcome, Hapax, Reply,
+    Answer, Ended, Executed, Execution, FirstOutcome, Hapax, Reply, Sent,
     catch_unwind::catch,
     claim::{Attempting, ReplySlot},
-    execution::result_word,
     metric_definitions::{
         DOWNSTREAM_REPLAYS, EXECUTING, EXECUTION_SECONDS, EXECUTIONS, FENCED, RECORDS_MISSING,
         SETTLE_RETRIES,
     },
-    waiters::{Freed, Lead, Leading},
+    waiters::{Freed, Leading},
 };
 
 /// The pauses between settles that the store refused to take.
@@ -42,11 +42,13 @@ impl Attempting {
         F: FnOnce(Execution) -> Fut + Send + 'static,
         Fut: Future<Output = Executed<T>> + Send + 'static,
     {
-        let leading = self.engine.inner.waiters.lead(self.id);
+        let leading = self.engine.inner.waiters.lead(self.id, self.fingerprint);
         let executing = gauge!(EXECUTING);
         executing.increment(1);
         let begun = Instant::now();
-        let executed = self.drive(&record, async move { execute(execution).await }).await;
+        let sent = execution.sent().clone();
+        let executing_it = async move { execute(execution).await };
+        let executed = self.drive(&record, &sent, executing_it).await;
         executing.decrement(1);
         let operation = self.operation.name().as_str().to_owned();
         histogram!(EXECUTION_SECONDS, "operation" => operation.clone())
@@ -62,10 +64,14 @@ impl Attempting {
     async fn drive<T>(
         &self,
         record: &Record,
+        sent: &Sent,
         execution: impl Future<Output = Executed<T>>,
     ) -> Executed<T> {
         let policy = self.operation.policy();
-        let lost = || Executed { ended: Ended::Lost, live: None };
+        let cut = || {
+            let ended = if sent.may_have_left() { Ended::Lost } else { Ended::NeverSent };
+            Executed { ended, live: None }
+        };
         let mut renewing = None;
         let timeout = sleep(policy.timeout);
         let first_renewal = sleep(policy.lease / 3);
@@ -73,15 +79,16 @@ impl Attempting {
         tokio::pin!(timeout, first_renewal, execution);
         loop {
             tokio::select! {
+                biased;
                 executed = &mut execution => return executed.unwrap_or_else(|| {
-                    error!("the execution panicked; its outcome is unknown");
-                    lost()
+                    error!("the execution panicked");
+                    cut()
                 }),
                 () = &mut timeout => {
-                    info!(timeout = ?policy.timeout, "no complete answer in time; unknown");
-                    return lost();
+                    info!(timeout = ?policy.timeout, "no complete answer in time");
+                    return cut();
                 }
-                () = self.engine.inner.abandon.cancelled() => return lost(),
+                () = self.engine.inner.abandon.cancelled() => return cut(),
                 // Most executions end long before, so the renewing task is rare.
                 () = &mut first_renewal, if renewing.is_none() => {
                     renewing = Some(Renewing::start(&self.engine, record, policy.lease));
@@ -104,7 +111,7 @@ impl Attempting {
         classify(AnswerFacts {
             status: reply.status,
             complete: true,
-            by_head: reply.by_head,
+            by_head: reply.response.is_none(),
             said: reply.said,
             clean: record.clean,
             store_refusals: self.operation.policy().store_refusals,
@@ -130,15 +137,25 @@ impl Attempting {
         };
         match written {
             Written::Done(settled) => {
-                self.answer_settled(&settled, classified, reply, live, leading, &mut slot);
+                let (outcome, problem) = self.after_settling(&settled, classified).await;
+                match (classified, reply) {
+                    (Classified::NotApplied, reply) => leading.free(freed(reply, &problem)),
+                    _ => drop(leading),
+                }
+                slot.send(match live {
+                    Some(live) => Answer::First { live, outcome },
+                    None => Answer::Problem(problem),
+                });
             }
             Written::Refused { why, found } => {
                 drop(leading);
                 self.answer_fenced(why, *found, &mut slot).await;
             }
             Written::Missing => {
-                error!(record = %record.id, "the record is gone: the store has lost history");
+                // Not a fence: the store has lost history, and a retry would find nothing there.
+                error!(record = %record.id, "the record of an execution is gone");
                 counter!(RECORDS_MISSING).increment(1);
+                self.engine.inner.store.distrust("the record of an execution is gone".to_owned());
                 drop(leading);
                 slot.send(Answer::Problem(self.unknown_problem(false)));
             }
@@ -207,55 +224,40 @@ impl Attempting {
         }
     }
 
-    fn answer_settled<T>(
+    /// What became of a settled attempt, and what its caller is told where there is no live answer.
+    async fn after_settling(
         &self,
         settled: &Record,
         classified: Classified,
-        reply: Option<Reply>,
-        live: Option<T>,
-        leading: Leading,
-        slot: &mut ReplySlot<T>,
-    ) {
-        let (outcome, lead, otherwise) = match classified {
+    ) -> (FirstOutcome, Problem) {
+        match classified {
             Classified::Outcome(_) => {
-                let expires = settled
-                    .ending
-                    .filter(|ending| ending.kind == EndingKind::Outcome)
-                    .map_or(settled.created, |ending| ending.until.outcome);
-                let unknown = self.unknown_problem(false);
-                (FirstOutcome::Stored { expires }, Lead::Settled, unknown)
+                let ending = settled.ending.filter(|ending| ending.kind == EndingKind::Outcome);
+                let expires = ending.map_or(settled.created, |ending| ending.until.outcome);
+                (FirstOutcome::Stored { expires }, self.unknown_problem(false))
             }
-            Classified::NotApplied => {
-                let problem = unreachable_problem();
-                let freed = match reply.and_then(|reply| reply.response) {
-                    Some(response) => Freed::Response(response),
-                    None => Freed::Problem(problem.clone()),
-                };
-                (FirstOutcome::Freed, Lead::Freed(freed), problem)
-            }
+            Classified::NotApplied => (FirstOutcome::Freed, unreachable_problem()),
             Classified::Uncertain { .. } => {
-                let rules = hapax_core::DecisionRules::stricter(
-                    self.operation.pinned(),
-                    self.operation.pinned(),
-                );
-                let resend = rules.resend_before(settled).is_some();
-                let problem = self.unknown_problem(resend);
+                let problem = self.unknown_problem(self.permits_resend().await);
                 let retry_after = problem.retry_after.unwrap_or_default();
-                (FirstOutcome::Unknown { retry_after }, Lead::Settled, problem)
+                (FirstOutcome::Unknown { retry_after }, problem)
             }
-        };
-        leading.end(lead);
-        slot.send(match live {
-            Some(live) => Answer::First { live, outcome },
-            None => Answer::Problem(otherwise),
-        });
+        }
+    }
+
+    /// Whether the next retry of this record, uncertain now, would execute: by the one decision.
+    async fn permits_resend(&self) -> bool {
+        let found = self.engine.bounded(self.engine.inner.store.find(self.id)).await;
+        let Ok(Some(found)) = found else { return false };
+        let decided = self.decide(&found, None).await;
+        matches!(decided, Ok((Decision::Advance(AdvanceReason::Resend { .. }), _)))
     }
 
     /// Another attempt ended this one: the record says what happened.
     async fn answer_fenced<T>(&self, why: WriteRefused, found: Found, slot: &mut ReplySlot<T>) {
         warn!(%why, record = %found.record.id, "the record moved on while this attempt executed");
         counter!(FENCED).increment(1);
-        let answer = match self.decide(&found).await {
+        let answer = match self.decide(&found, None).await {
             Ok((decision, rules)) => self.answer(decision, found, &rules).1,
             Err(_) => Answer::Problem(self.unknown_problem(false)),
         };
@@ -275,11 +277,24 @@ impl Attempting {
     }
 }
 
+/// What waiting copies get when the key was freed.
+fn freed(reply: Option<Reply>, problem: &Problem) -> Freed {
+    let Some(Reply { response: Some(mut response), retry_after, .. }) = reply else {
+        return Freed::Problem(problem.clone());
+    };
+    if let Some(after) = retry_after {
+        response.headers.push((Bytes::from_static(b"retry-after"), after));
+    }
+    Freed::Response(response)
+}
+
+/// The words of the `result` label.
 const fn classified_word(classified: Classified) -> &'static str {
     match classified {
-        Classified::Outcome(class) => result_word(Some(class)),
+        Classified::Outcome(OutcomeClass::Succeeded) => "succeeded",
+        Classified::Outcome(OutcomeClass::FailedTerminal) => "failed_terminal",
         Classified::NotApplied => "not_applied",
-        Classified::Uncertain { .. } => result_word(None),
+        Classified::Uncertain { .. } => "uncertain",
     }
 }
 

@@ -1,6 +1,8 @@
 //! The engine on the in-memory store: what each attempt gets, whatever happens to the first.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)] // a test that cannot go on fails
 
+mod common;
+
 use std::{
     sync::{
         Arc,
@@ -9,15 +11,9 @@ use std::{
     time::Duration,
 };
 
-use bytes::Bytes;
-use hapax::{
-    Answer, Ended, Executed, Execution, FirstOutcome, Hapax, Intent, Operation, Options, Reply,
-    Secrets,
-};
-use hapax_core::{
-    EffectSecret, InFlight, Key, OnUnknown, OperationName, OperationPolicy, Pointer, ProblemKind,
-    RecordId, Scope, State, StoredResponse,
-};
+use common::{LOST, PAY, id, intent, policy, problem, replied, resend, told};
+use hapax::{Answer, Ended, Executed, Execution, FirstOutcome, Hapax, Operation, Options, Secrets};
+use hapax_core::{EffectSecret, InFlight, OperationPolicy, Pointer, ProblemKind, State};
 use hapax_store::{Inspect, ListFilter, ManualClock, MemoryStore, StoreError};
 use tokio::sync::Semaphore;
 
@@ -28,18 +24,6 @@ struct World {
     clock: Arc<ManualClock>,
     operation: Arc<Operation>,
     effects: Arc<AtomicUsize>,
-}
-
-fn policy() -> OperationPolicy {
-    OperationPolicy::new(OperationName::new("pay").unwrap(), "http://127.0.0.1:1")
-}
-
-fn resend() -> OperationPolicy {
-    OperationPolicy {
-        on_unknown: OnUnknown::Resend,
-        collapse_for: Some(Duration::from_secs(3600)),
-        ..policy()
-    }
 }
 
 async fn world(policy: OperationPolicy) -> World {
@@ -55,39 +39,13 @@ async fn join(store: MemoryStore, clock: Arc<ManualClock>, policy: OperationPoli
     World { hapax, store, clock, operation, effects: Arc::default() }
 }
 
-fn intent(body: &'static str) -> Intent {
-    Intent {
-        method: "POST".to_owned(),
-        path: "/payments".to_owned(),
-        query: None,
-        media_type: Some(Bytes::from_static(b"application/json")),
-        headers: Vec::new(),
-        body: Bytes::from_static(body.as_bytes()),
-    }
-}
-
-fn id(operation: &Operation) -> RecordId {
-    let key = Key::from_bytes(b"key").unwrap();
-    RecordId::new(&Scope::single_tenant(), operation.name(), &key)
-}
-
-fn replied(status: u16, live: &'static str) -> Executed<&'static str> {
-    let response =
-        StoredResponse { status, body: Bytes::from_static(live.as_bytes()), ..Default::default() };
-    let reply =
-        Reply { status, by_head: false, said: None, replayed: false, response: Some(response) };
-    Executed { ended: Ended::Answered(reply), live: Some(live) }
-}
-
-const LOST: Executed<&'static str> = Executed { ended: Ended::Lost, live: None };
-
 impl World {
     async fn attempt<F, Fut>(&self, body: &'static str, execute: F) -> Answer<&'static str>
     where
         F: FnOnce(Execution) -> Fut + Send + 'static,
         Fut: Future<Output = Executed<&'static str>> + Send + 'static,
     {
-        let intent = intent(body);
+        let intent = intent(self.operation.name(), body);
         let fingerprint = self.operation.fingerprint(&intent).unwrap();
         let effects = Arc::clone(&self.effects);
         let execute = move |execution| {
@@ -98,7 +56,7 @@ impl World {
     }
 
     async fn pay(&self, ended: Executed<&'static str>) -> Answer<&'static str> {
-        self.attempt("{\"amount\":1}", |_| async move { ended }).await
+        self.attempt(PAY, |_| async move { ended }).await
     }
 
     fn effects(&self) -> usize {
@@ -109,20 +67,6 @@ impl World {
         let all = self.store.list(ListFilter { limit: 9, ..Default::default() }).await.unwrap();
         assert_eq!(all.len(), 1);
         all[0].state
-    }
-}
-
-fn problem<T: std::fmt::Debug>(answer: Answer<T>) -> ProblemKind {
-    match answer {
-        Answer::Problem(problem) => problem.kind,
-        other => panic!("{other:?}"),
-    }
-}
-
-fn status_of<T: std::fmt::Debug>(answer: Answer<T>) -> (ProblemKind, u16, u64) {
-    match answer {
-        Answer::Problem(p) => (p.kind, p.status, p.retry_after_seconds().unwrap_or(0)),
-        other => panic!("{other:?}"),
     }
 }
 
@@ -168,7 +112,7 @@ async fn t02_changed_intent_is_refused_while_in_flight() {
             let _ = opened.acquire().await;
             replied(201, "made")
         };
-        other.attempt("{\"amount\":1}", held).await
+        other.attempt(PAY, held).await
     });
     while world.effects() == 0 {
         tokio::task::yield_now().await;
@@ -189,7 +133,7 @@ async fn p08_a_caller_that_hangs_up_changes_nothing() {
             let _ = opened.acquire().await;
             replied(201, "made")
         };
-        other.attempt("{\"amount\":1}", held).await
+        other.attempt(PAY, held).await
     });
     while world.effects() == 0 {
         tokio::task::yield_now().await;
@@ -205,8 +149,8 @@ async fn p08_a_caller_that_hangs_up_changes_nothing() {
 #[tokio::test]
 async fn a_panicking_execution_is_an_unknown_outcome() {
     let world = world(policy()).await;
-    let broken = world.attempt("{\"amount\":1}", |_| async { panic!("on purpose") }).await;
-    assert_eq!(status_of(broken), (ProblemKind::OutcomeUnknown, 409, 60));
+    let broken = world.attempt(PAY, |_| async { panic!("on purpose") }).await;
+    assert_eq!(told(broken), (ProblemKind::OutcomeUnknown, 409, 60));
     assert_eq!(world.state().await, State::Uncertain);
     assert_eq!(problem(world.pay(replied(201, "made")).await), ProblemKind::OutcomeUnknown);
     assert_eq!(world.effects(), 1);
@@ -215,7 +159,7 @@ async fn a_panicking_execution_is_an_unknown_outcome() {
 #[tokio::test(start_paused = true)]
 async fn an_execution_past_its_timeout_is_an_unknown_outcome() {
     let world = world(policy()).await;
-    let stuck = world.attempt("{\"amount\":1}", |_| std::future::pending()).await;
+    let stuck = world.attempt(PAY, |_| std::future::pending()).await;
     assert_eq!(problem(stuck), ProblemKind::OutcomeUnknown);
     assert_eq!(world.state().await, State::Uncertain);
 }
@@ -231,7 +175,7 @@ async fn p01_copies_at_once_execute_once_and_the_others_get_the_same() {
                     tokio::task::yield_now().await;
                     replied(201, "made")
                 };
-                world.attempt("{\"amount\":1}", slow).await
+                world.attempt(PAY, slow).await
             })
         })
         .collect();
@@ -259,7 +203,7 @@ async fn with_a_waiter(world: World, ended: Executed<&'static str>) -> [Answer<&
             let _ = opened.acquire().await;
             ended
         };
-        other.attempt("{\"amount\":1}", held).await
+        other.attempt(PAY, held).await
     });
     while world.effects() == 0 {
         tokio::task::yield_now().await;
@@ -287,8 +231,8 @@ async fn a_waiter_gets_the_leaders_answer_when_the_key_was_freed() {
 #[tokio::test]
 async fn a_waiter_does_not_execute_where_the_outcome_is_unknown() {
     let [first, waiter] = with_a_waiter(world(resend()).await, LOST).await;
-    assert_eq!(status_of(first), (ProblemKind::OutcomeUnknown, 503, 1));
-    assert_eq!(status_of(waiter), (ProblemKind::OutcomeUnknown, 503, 1));
+    assert_eq!(told(first), (ProblemKind::OutcomeUnknown, 503, 1));
+    assert_eq!(told(waiter), (ProblemKind::OutcomeUnknown, 503, 1));
     let [first, waiter] = with_a_waiter(world(policy()).await, replied(500, "oops")).await;
     assert!(matches!(first, Answer::First { outcome: FirstOutcome::Unknown { .. }, .. }));
     assert!(matches!(waiter, Answer::Observed { .. }));
@@ -308,15 +252,12 @@ async fn conflict_answers_copies_at_once() {
     let world =
         Arc::new(world(OperationPolicy { in_flight: InFlight::Conflict, ..policy() }).await);
     let other = world.clone();
-    let first =
-        tokio::spawn(
-            async move { other.attempt("{\"amount\":1}", |_| std::future::pending()).await },
-        );
+    let first = tokio::spawn(async move { other.attempt(PAY, |_| std::future::pending()).await });
     while world.effects() == 0 {
         tokio::task::yield_now().await;
     }
     let copy = world.pay(replied(201, "made")).await;
-    assert_eq!(status_of(copy), (ProblemKind::InFlight, 409, 1));
+    assert_eq!(told(copy), (ProblemKind::InFlight, 409, 1));
     first.abort();
 }
 
@@ -347,12 +288,12 @@ async fn resend_executes_again_under_the_same_effect_id_with_the_next_attempt() 
             ended
         }
     };
-    let first = world.attempt("{\"amount\":1}", tell(LOST)).await;
-    assert_eq!(status_of(first), (ProblemKind::OutcomeUnknown, 503, 1));
+    let first = world.attempt(PAY, tell(LOST)).await;
+    assert_eq!(told(first), (ProblemKind::OutcomeUnknown, 503, 1));
     // A refusal of the second attempt proves nothing about the first.
-    let refused = world.attempt("{\"amount\":1}", tell(replied(422, "no"))).await;
+    let refused = world.attempt(PAY, tell(replied(422, "no"))).await;
     assert!(matches!(refused, Answer::First { outcome: FirstOutcome::Unknown { .. }, .. }));
-    let second = world.attempt("{\"amount\":1}", tell(replied(201, "made"))).await;
+    let second = world.attempt(PAY, tell(replied(201, "made"))).await;
     assert!(matches!(second, Answer::First { outcome: FirstOutcome::Stored { .. }, .. }));
     let seen = seen.lock();
     let effect_id = seen[0].0;
@@ -364,7 +305,7 @@ async fn a_resend_ends_with_the_downstreams_memory() {
     let world = world(resend()).await;
     world.pay(LOST).await;
     world.clock.advance(Duration::from_secs(3600 - 60));
-    assert_eq!(status_of(world.pay(LOST).await), (ProblemKind::OutcomeUnknown, 409, 60));
+    assert_eq!(told(world.pay(LOST).await), (ProblemKind::OutcomeUnknown, 409, 60));
     assert_eq!(world.effects(), 1);
 }
 
@@ -403,7 +344,7 @@ async fn p11_a_store_that_fails_at_the_claim_means_nothing_was_executed() {
 async fn a_settle_that_fails_is_issued_again_until_it_is_stored() {
     let world = world(policy()).await;
     let store = world.store.clone();
-    let first = world.attempt("{\"amount\":1}", move |_| async move {
+    let first = world.attempt(PAY, move |_| async move {
         store.fail_next(StoreError::Full);
         replied(201, "made")
     });
@@ -417,7 +358,7 @@ async fn p25_lost_answers_are_resolved_not_guessed() {
         let world = world(policy()).await;
         world.store.lose_next_answer(committed);
         let store = world.store.clone();
-        let first = world.attempt("{\"amount\":1}", move |_| async move {
+        let first = world.attempt(PAY, move |_| async move {
             store.lose_next_answer(committed);
             replied(201, "made")
         });
@@ -450,7 +391,7 @@ async fn t08_a_record_whose_lease_ran_out_becomes_uncertain_and_its_owner_may_st
             let _ = opened.acquire().await;
             replied(201, "made")
         };
-        other.attempt("{\"amount\":1}", held).await
+        other.attempt(PAY, held).await
     });
     while world.effects() == 0 {
         tokio::task::yield_now().await;
@@ -475,7 +416,7 @@ async fn p02_an_attempt_that_was_superseded_is_fenced_and_answers_from_the_recor
             let _ = opened.acquire().await;
             replied(500, "stale")
         };
-        other.attempt("{\"amount\":1}", held).await
+        other.attempt(PAY, held).await
     });
     while world.effects() == 0 {
         tokio::task::yield_now().await;
@@ -511,7 +452,7 @@ async fn a_pinned_policy_only_gets_stricter() {
     // The same operation at another upstream: its memory says nothing about the first one's.
     let moved = OperationPolicy { target: "http://127.0.0.1:2".to_owned(), ..resend() };
     let new = join(old.store.node(), old.clock.clone(), moved).await;
-    assert_eq!(status_of(new.pay(LOST).await), (ProblemKind::OutcomeUnknown, 409, 60));
+    assert_eq!(told(new.pay(LOST).await), (ProblemKind::OutcomeUnknown, 409, 60));
     assert_eq!(new.effects(), 0);
 }
 
@@ -519,10 +460,7 @@ async fn a_pinned_policy_only_gets_stricter() {
 async fn shutdown_waits_for_executions_then_makes_the_rest_uncertain() {
     let world = Arc::new(world(policy()).await);
     let other = world.clone();
-    let stuck =
-        tokio::spawn(
-            async move { other.attempt("{\"amount\":1}", |_| std::future::pending()).await },
-        );
+    let stuck = tokio::spawn(async move { other.attempt(PAY, |_| std::future::pending()).await });
     while world.effects() == 0 {
         tokio::task::yield_now().await;
     }

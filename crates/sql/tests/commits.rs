@@ -1,5 +1,5 @@
 //! How commits are shared, lost, refused and bounded in time.
-#![allow(clippy::expect_used, clippy::panic, reason = "tests")]
+#![allow(clippy::disallowed_methods, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod kit;
 
@@ -12,7 +12,7 @@ use bytes::Bytes;
 use hapax_core::RecordId;
 use hapax_sql::{Fault, SqliteConfig, SqliteStore};
 use hapax_store::{
-    Claimed, Claims, Lookup, ManualClock, Owned, Standing, StandingState, StoreError, Sweep,
+    Claimed, Claims, Clock, Lookup, ManualClock, Owned, Standing, StandingState, StoreError, Sweep,
 };
 use kit::*;
 use tokio::task::JoinSet;
@@ -176,6 +176,64 @@ async fn a_full_store_says_so_writes_nothing_half_and_goes_on_when_there_is_spac
     assert_eq!(store.standing(), StandingState::Ready);
 }
 
+/// On a real small disk, where this process may mount one.
+#[tokio::test]
+async fn a_full_disk_is_a_full_store() {
+    let place = Place::new();
+    let Some(_disk) = SmallDisk::mount(place.dir()) else {
+        println!("not run: this process may not mount a disk");
+        return;
+    };
+    let store = place.open();
+    let kept = executing(&store).await;
+    let ballast = place.dir().join("ballast");
+    let mut size = 0;
+    while std::fs::write(&ballast, vec![0; size]).is_ok() {
+        size += 1 << 16;
+    }
+    let full = loop {
+        let claim = a_claim();
+        match store.claim(claim.clone()).await {
+            Ok(_) => {}
+            Err(error) => break (claim, error),
+        }
+    };
+    let (claim, error) = full;
+    assert_eq!(error, StoreError::Full);
+    assert_eq!(store.beat().await, Err(StoreError::Full));
+    assert_eq!(store.find(claim.id).await, Ok(None), "refused means not written");
+    assert!(store.find(kept.id).await.expect("reading goes on").is_some());
+
+    std::fs::remove_file(&ballast).expect("space is made");
+    ours(store.claim(claim).await);
+    done(store.settle(kept.ownership(), outcome("done")).await);
+    assert_eq!(store.standing(), StandingState::Ready);
+    let intact =
+        place.shell().query_row("PRAGMA integrity_check", (), |row| row.get::<_, String>(0));
+    assert_eq!(intact.expect("a check"), "ok");
+    store.close().await;
+}
+
+/// A disk of a few megabytes, until it is dropped.
+struct SmallDisk(std::path::PathBuf);
+
+impl SmallDisk {
+    fn mount(at: &std::path::Path) -> Option<Self> {
+        let mut mount = std::process::Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", "size=4m", "tmpfs"]).arg(at);
+        let mounted = mount.output().is_ok_and(|output| output.status.success());
+        mounted.then(|| Self(at.to_owned()))
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        // Lazily: the store may still be closing.
+        let unmounted = std::process::Command::new("umount").arg("-l").arg(&self.0).status();
+        assert!(unmounted.is_ok_and(|status| status.success()), "{:?} stays mounted", self.0);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_does_not_fit_fails_alone() {
     let place = Place::new();
@@ -196,7 +254,49 @@ async fn what_does_not_fit_fails_alone() {
     tokio::time::sleep(Duration::from_millis(100)).await;
     shell.execute_batch("ROLLBACK").expect("it is given back");
     assert_eq!(large.await.expect("no panic"), Err(StoreError::Full));
-    claims.join_all().await.into_iter().for_each(|claimed| drop(ours(claimed)));
+    for claimed in claims.join_all().await {
+        ours(claimed);
+    }
+}
+
+#[tokio::test]
+async fn a_log_that_grew_is_cut_when_there_is_time() {
+    let place = Place::new();
+    let store = place.open();
+    let shell = place.shell();
+    shell.execute_batch("BEGIN; SELECT count(*) FROM record").expect("somebody reads");
+    let body = Bytes::from(vec![7; 1 << 20]);
+    for _ in 0..10 {
+        let record = executing(&store).await;
+        done(store.settle(record.ownership(), outcome(body.clone())).await);
+    }
+    let log = || std::fs::metadata(place.beside("-wal")).expect("a log").len();
+    assert!(log() > 10 << 20, "{}", log());
+    shell.execute_batch("ROLLBACK").expect("somebody has read");
+    let cut = async {
+        while log() > 0 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(5), cut).await.expect("it is cut");
+    executing(&store).await;
+}
+
+#[tokio::test]
+async fn a_sweep_of_large_bodies_goes_in_steps_too() {
+    let place = Place::new();
+    let clock = Arc::new(ManualClock::new());
+    let store = bounded(&place, &clock, 1 << 30);
+    let body = Bytes::from(vec![7; 6 << 20]);
+    for _ in 0..4 {
+        let record = executing(&store).await;
+        done(store.settle(record.ownership(), outcome(body.clone())).await);
+    }
+    clock.advance(Duration::from_secs(2 * 86_400));
+    for bodies in [3, 1, 0] {
+        let swept = store.sweep(clock.now(), 100).await.expect("a sweep");
+        assert_eq!((swept.bodies, swept.purged), (bodies, 0));
+    }
 }
 
 #[tokio::test]
@@ -221,7 +321,9 @@ async fn closing_finishes_what_was_asked_for_and_leaves_one_file() {
     let ids = claims.iter().map(|claim| claim.id).collect::<Vec<RecordId>>();
     let all = futures_join(claims.into_iter().map(|claim| store.claim(claim)).collect());
     let (answers, ()) = tokio::join!(all, store.close());
-    answers.into_iter().for_each(|answer| drop(ours(answer)));
+    for answer in answers {
+        ours(answer);
+    }
     assert!(!place.beside("-wal").exists(), "the log is in the file");
     assert!(matches!(store.claim(a_claim()).await, Err(StoreError::Unavailable { .. })));
     assert!(matches!(store.find(ids[0]).await, Err(StoreError::Unavailable { .. })));

@@ -1,5 +1,5 @@
 //! Opening: what is made, what is checked, and what each failure says.
-#![allow(clippy::expect_used, clippy::panic, reason = "tests")]
+#![allow(clippy::disallowed_methods, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod kit;
 

@@ -1,6 +1,6 @@
 //! A file that is replaced, removed or set back under an open store is noticed before anything is
 //! admitted, and is not harmed.
-#![allow(clippy::expect_used, clippy::panic, reason = "tests")]
+#![allow(clippy::disallowed_methods, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod kit;
 
@@ -139,10 +139,10 @@ async fn one_nodes_regression_stops_all_until_they_restart_and_is_raised_once() 
 
     let (first, second) = (place.open(), place.open());
     executing(&second).await;
-    place
-        .shell()
-        .execute("UPDATE mark SET seq = 7 WHERE seq = 0 AND at = (SELECT max(at) FROM mark WHERE seq = 0)", ())
-        .expect("the mark of the one that has not written");
+    // The mark of the one that has not written since it opened.
+    let idle = "UPDATE mark SET seq = 7 \
+                WHERE seq = 0 AND at = (SELECT max(at) FROM mark WHERE seq = 0)";
+    place.shell().execute(idle, ()).expect("its mark moves");
     regressed(first.claim(a_claim()).await);
     let reason = regressed(second.claim(a_claim()).await);
     assert!(reason.contains("raised the epoch from 2 to 3"), "{reason}");
@@ -160,4 +160,18 @@ async fn a_regressed_store_closes_in_order() {
     assert!(matches!(store.standing(), StandingState::Regressed { .. }), "the reason stays");
     let after = store.claim(a_claim()).await;
     assert!(matches!(after, Err(StoreError::Regressed { .. })), "{after:?}");
+}
+
+#[tokio::test]
+async fn a_store_that_its_user_distrusts_is_not_used_on() {
+    let place = Place::new();
+    let (store, neighbour) = (place.open(), place.open());
+    let record = executing(&store).await;
+    store.distrust("an acknowledged record is gone".to_owned());
+    store.distrust("something else".to_owned());
+    assert_eq!(regressed(store.claim(a_claim()).await), "an acknowledged record is gone");
+    assert!(store.find(record.id).await.expect("it can be looked at").is_some());
+    store.close().await;
+    assert_eq!(number(&place.shell(), "SELECT epoch FROM store"), 1);
+    regressed(neighbour.claim(a_claim()).await);
 }

@@ -1,5 +1,5 @@
 //! The SQLite store keeps every rule that stores are held to.
-#![allow(clippy::expect_used, reason = "tests")]
+#![allow(clippy::disallowed_methods, clippy::expect_used, reason = "tests")]
 
 use std::{path::PathBuf, sync::Arc};
 

@@ -233,6 +233,11 @@ pub trait Standing: Send + Sync {
 
     /// The present standing, without I/O.
     fn standing(&self) -> StandingState;
+
+    /// Notes that the store lost history in a way that only its user can see: a record that was
+    /// acknowledged is gone. From here on it is [`Regressed`](StandingState::Regressed), until a
+    /// restart.
+    fn distrust(&self, reason: String);
 }
 
 /// The standing of a store.

@@ -203,4 +203,8 @@ impl Standing for MemoryStore {
     fn standing(&self) -> StandingState {
         self.node.standing()
     }
+
+    fn distrust(&self, reason: String) {
+        self.node.distrust(reason);
+    }
 }

@@ -19,6 +19,7 @@ pub struct Serve {
     args: Vec<String>,
     env: Vec<(String, String)>,
     dir: PathBuf,
+    room: Option<u64>,
 }
 
 impl Serve {
@@ -31,7 +32,7 @@ impl Serve {
 
     /// With nothing but free ports.
     pub fn bare(dir: &Path) -> Self {
-        let serve = Self { args: Vec::new(), env: Vec::new(), dir: dir.to_owned() };
+        let serve = Self { args: Vec::new(), env: Vec::new(), dir: dir.to_owned(), room: None };
         serve.args(["--listen", "127.0.0.1:0", "--operator-listen", "127.0.0.1:0"])
     }
 
@@ -75,13 +76,27 @@ impl Serve {
         self
     }
 
+    /// With files that cannot grow past so many KiB, as on a disk that is nearly full.
+    #[must_use]
+    pub fn with_room_for(mut self, kib: u64) -> Self {
+        self.room = Some(kib);
+        self
+    }
+
     /// Starts it and waits until it is ready.
     #[track_caller]
     pub fn start(&self) -> Gateway {
-        let mut process = Process::spawn("hapax serve", &mut self.command());
+        let mut process = self.spawn();
         let address = process.line("listening on http://").parse().expect("an address");
         let operator = process.line("operator on http://").parse().expect("an address");
         Gateway { process, address, operator, serve: self.clone() }
+    }
+
+    /// Starts it and kills it after a while, wherever it is then.
+    pub fn start_and_kill(&self, after: Duration) {
+        let mut process = self.spawn();
+        crate::wait::pause(after);
+        process.kill();
     }
 
     /// Runs it to its end: for a start that must fail.
@@ -89,8 +104,21 @@ impl Serve {
         run(&mut self.command())
     }
 
+    fn spawn(&self) -> Process {
+        Process::spawn("hapax serve", &mut self.command())
+    }
+
     fn command(&self) -> Command {
-        let mut command = Command::new(binary());
+        let mut command = match self.room {
+            None => Command::new(binary()),
+            Some(kib) => {
+                let mut shell = Command::new("sh");
+                // In blocks of 512 bytes. A write beyond is an error then, and no signal.
+                let limit = format!("trap '' XFSZ; ulimit -S -f {}; exec \"$0\" \"$@\"", kib * 2);
+                shell.arg("-c").arg(limit).arg(binary());
+                shell
+            }
+        };
         command
             .arg("serve")
             .args(&self.args)
@@ -134,6 +162,11 @@ impl Gateway {
         self.process.signal("TERM");
     }
 
+    /// SIGINT; returns at once.
+    pub fn interrupt(&self) {
+        self.process.signal("INT");
+    }
+
     /// SIGSTOP: it is alive and does nothing.
     pub fn pause(&self) {
         self.process.signal("STOP");
@@ -142,6 +175,19 @@ impl Gateway {
     /// SIGCONT.
     pub fn resume(&self) {
         self.process.signal("CONT");
+    }
+
+    /// Takes the limit of [`Serve::with_room_for`] away: under the running process where the
+    /// system has a tool for it, else with a restart.
+    #[track_caller]
+    pub fn make_room(&mut self) {
+        let mut command = Command::new("prlimit");
+        command.arg(format!("--pid={}", self.process.id())).arg("--fsize=unlimited:");
+        self.serve.room = None;
+        match command.status() {
+            Ok(status) => assert!(status.success(), "prlimit: {status}"),
+            Err(_) => self.restart(),
+        }
     }
 
     /// Waits for its end.

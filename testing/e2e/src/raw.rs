@@ -85,6 +85,13 @@ impl Connection {
         drop(self);
     }
 
+    /// Reads to the end of the connection and returns all of it.
+    #[track_caller]
+    pub fn read_to_end(mut self) -> String {
+        while self.read_more() {}
+        String::from_utf8_lossy(&self.read).into_owned()
+    }
+
     /// Reads to the end of the connection and returns the final answer.
     #[track_caller]
     pub fn answer(mut self) -> Answer {

@@ -21,6 +21,11 @@ pub fn eventually(what: &str, bound: Duration, mut holds: impl FnMut() -> bool) 
     until(what, bound, || holds().then_some(()));
 }
 
+/// Lets time pass: only where what is waited for has no sign, such as a moment to be killed at.
+pub(crate) fn pause(time: Duration) {
+    sleep(time);
+}
+
 /// Waits until there is a value.
 ///
 /// # Panics

@@ -7,12 +7,16 @@ use tokio::time::sleep;
 use super::{client::crash, counts::Counts, process::Handle, progress::View};
 
 /// What goes wrong.
+#[derive(Clone, Copy)]
 enum Mishap {
     Crash,
     Kill,
 }
 
-/// When it does: at this many settled intents of a hundred.
+/// How many intents one round of mishaps is for, at most.
+const ROUND: u64 = 200;
+
+/// When it does: at this many settled intents of a hundred in the round.
 const MISHAPS: [(u64, Mishap); 4] =
     [(15, Mishap::Crash), (35, Mishap::Kill), (55, Mishap::Crash), (75, Mishap::Crash)];
 
@@ -24,8 +28,10 @@ pub(super) async fn chaos(
     gateway: &Handle,
     view: &View,
 ) {
-    for (share, mishap) in MISHAPS {
-        while counts.settled.get() * 100 < intents * share {
+    let rounds = intents.div_ceil(ROUND);
+    let mishaps = (0..rounds).flat_map(|round| MISHAPS.map(|(at, what)| (round * 100 + at, what)));
+    for (share, mishap) in mishaps {
+        while counts.settled.get() * 100 * rounds < intents * share {
             sleep(Duration::from_millis(20)).await;
         }
         match mishap {

@@ -107,9 +107,9 @@ async fn play(
     }
     if args.keep {
         stage.calm().await?;
-        invite(stage);
         tokio::select! {
             failure = stage.broken() => return Err(failure),
+            never = invite(stage) => match never {},
             _ = interrupts.next() => {}
         }
     }

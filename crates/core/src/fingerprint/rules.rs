@@ -4,7 +4,7 @@ use sha2::{Digest, Sha256};
 use thiserror::Error;
 
 use super::{BodyForm, FingerprintRules, FingerprintVersion, form_code, media_type, push_sized};
-use crate::{Json, Pointer};
+use crate::{Json, PathPattern, Pointer};
 
 /// What makes no sense in the rules of a fingerprint.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
@@ -64,7 +64,7 @@ pub enum RulesError {
 }
 
 pub(super) fn check(rules: &FingerprintRules) -> Result<(), RulesError> {
-    let FingerprintRules { body, include, exclude, defaults, headers } = rules;
+    let FingerprintRules { body, include, exclude, defaults, headers, paths: _ } = rules;
     let points = !(include.is_empty() && exclude.is_empty() && defaults.is_empty());
     if points && !matches!(body, None | Some(BodyForm::Json)) {
         return Err(RulesError::NotJson);
@@ -142,12 +142,14 @@ pub(super) fn normal_form(rules: &FingerprintRules) -> FingerprintRules {
     }
     rules.headers.sort_unstable();
     rules.headers.dedup();
+    rules.paths.sort_unstable();
+    rules.paths.dedup();
     rules
 }
 
 /// The digest of rules in their normal form.
 pub(super) fn digest(rules: &FingerprintRules) -> [u8; FingerprintVersion::LENGTH] {
-    let FingerprintRules { body, include, exclude, defaults, headers } = rules;
+    let FingerprintRules { body, include, exclude, defaults, headers, paths } = rules;
     let mut text = b"hapax fingerprint rules\0".to_vec();
     text.push(form_code(*body));
     for places in [include, exclude] {
@@ -156,6 +158,9 @@ pub(super) fn digest(rules: &FingerprintRules) -> [u8; FingerprintVersion::LENGT
     push_list(&mut text, defaults.iter().map(|(place, _)| place.to_string()));
     push_list(&mut text, defaults.iter().map(|(_, value)| canonical(value)));
     push_list(&mut text, headers.iter());
+    if !paths.is_empty() {
+        push_list(&mut text, paths.iter().map(PathPattern::as_str));
+    }
     let digest = Sha256::digest(&text);
     std::array::from_fn(|at| digest.get(at).copied().unwrap_or_default())
 }

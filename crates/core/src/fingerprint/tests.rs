@@ -10,6 +10,7 @@ const PAYMENT: IntentParts<'_> = IntentParts {
     method: "POST",
     path: "/v1/payments",
     query: None,
+    content_encoding: None,
     media_type: Some(b"application/json"),
     headers: &[],
     body: br#"{"amount":1050,"currency":"EUR"}"#,

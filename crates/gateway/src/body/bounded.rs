@@ -4,7 +4,6 @@ use std::pin::pin;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http::HeaderMap;
 use http_body::Body;
 use http_body_util::BodyExt;
 use thiserror::Error;
@@ -26,19 +25,17 @@ pub struct ReadLimits {
 #[derive(Debug)]
 pub struct Buffered {
     bytes: Bytes,
-    trailers: Option<HeaderMap>,
     _held: Reservation,
 }
 
 impl Buffered {
+    pub(super) fn new(bytes: Bytes, held: Reservation) -> Self {
+        Self { bytes, _held: held }
+    }
+
     /// The content, exactly as sent.
     pub fn bytes(&self) -> &Bytes {
         &self.bytes
-    }
-
-    /// The trailer fields, where there were any.
-    pub fn trailers(&self) -> Option<&HeaderMap> {
-        self.trailers.as_ref()
     }
 }
 
@@ -67,6 +64,10 @@ pub enum ReadError {
         /// The memory for all of them, in bytes.
         budget: usize,
     },
+    /// Fields come behind the content: they would be part of the message and of no fingerprint, so
+    /// they are refused rather than dropped or passed on: 400.
+    #[error("a request with a key cannot have trailer fields; send them as header fields")]
+    Trailers,
     /// The client went away or the message is malformed: 400, if anybody still listens.
     #[error("the request body ended before it was complete; send the request again")]
     Incomplete(#[source] BoxError),
@@ -111,7 +112,6 @@ where
 
     let mut held = budget.reserve();
     let mut content = Content::default();
-    let mut trailers = None;
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| ReadError::Incomplete(error.into()))?;
         match frame.into_data() {
@@ -124,10 +124,13 @@ where
                 }
                 content.push(data, declared);
             }
-            Err(frame) => trailers = frame.into_trailers().ok(),
+            Err(frame) if frame.trailers_ref().is_some_and(|trailers| !trailers.is_empty()) => {
+                return Err(ReadError::Trailers);
+            }
+            Err(_) => {}
         }
     }
-    Ok(Buffered { bytes: content.into_bytes(), trailers, _held: held })
+    Ok(Buffered::new(content.into_bytes(), held))
 }
 
 /// Content so far; a body of one frame, as most are, is never copied.
@@ -161,7 +164,7 @@ impl Content {
 
 #[cfg(test)]
 mod tests {
-    use http::HeaderValue;
+    use http::{HeaderMap, HeaderValue};
     use http_body::Frame;
     use http_body_util::{Empty, Full};
     use hyper::body::SizeHint;
@@ -176,18 +179,26 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_body_arrives_whole_with_its_trailers() {
-        let trailers = HeaderMap::from_iter([(
-            http::HeaderName::from_static("x-sum"),
-            HeaderValue::from_static("1"),
+    async fn trailer_fields_are_refused() {
+        let fields = HeaderMap::from_iter([(
+            http::HeaderName::from_static("hapax-attempt"),
+            HeaderValue::from_static("7"),
         )]);
-        let steps = [data("ab"), data(""), data("cd"), data("ef")];
-        let body = Scripted::new(
-            steps.into_iter().chain([Step::Frame(Frame::trailers(trailers.clone()))]),
-        );
+        let with = |fields| Scripted::new([data("ab"), Step::Frame(Frame::trailers(fields))]);
+        let budget = BufferBudget::new(6);
+        let read = read_bounded(with(fields), LIMITS, &budget).await;
+        assert!(matches!(read, Err(ReadError::Trailers)));
+        assert_eq!(budget.used(), 0);
+        let read = read_bounded(with(HeaderMap::new()), LIMITS, &budget).await;
+        assert!(read.is_ok_and(|read| read.bytes() == "ab"), "none are there");
+    }
+
+    #[tokio::test]
+    async fn a_body_arrives_whole() {
+        let body = Scripted::new([data("ab"), data(""), data("cd"), data("ef")]);
         let budget = BufferBudget::new(6);
         let read = read_bounded(body, LIMITS, &budget).await.unwrap();
-        assert_eq!((&read.bytes()[..], read.trailers()), (&b"abcdef"[..], Some(&trailers)));
+        assert_eq!(&read.bytes()[..], b"abcdef");
         assert_eq!(budget.used(), 6);
         drop(read);
         assert_eq!(budget.used(), 0);

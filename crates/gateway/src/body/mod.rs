@@ -12,7 +12,7 @@ pub use self::bounded::{Buffered, ReadError, ReadLimits, read_bounded};
 pub use self::budget::BufferBudget;
 pub use self::capped::{Collected, Resumed, collect_capped};
 pub use self::hashing::{BodyDigest, HashingBody};
-pub use self::recording::{Recorded, RecordingBody};
+pub use self::recording::{NotRecorded, Recorded, RecordingBody};
 pub use self::watched::{CleanEnd, WatchedBody};
 
 /// The error of a body whose kind does not matter here.

@@ -7,37 +7,63 @@ use bytes::{Bytes, BytesMut};
 use http_body::{Body, Frame, SizeHint};
 use tokio::sync::oneshot;
 
+use super::budget::Reservation;
+use super::{BufferBudget, Buffered};
+
 /// Passes every frame through untouched, and hands over the content at its clean end, if it is not
-/// larger than the cap.
+/// larger than the cap and there was room for it in the budget.
 #[derive(Debug)]
 pub struct RecordingBody<B> {
     inner: B,
     cap: usize,
-    // Gone after the end, clean or not, and past the cap.
-    recording: Option<(BytesMut, oneshot::Sender<Bytes>)>,
+    // Gone after the end, clean or not, past the cap, and where there is no room.
+    recording: Option<Recording>,
 }
 
-/// Where the content of a [`RecordingBody`] arrives; closed for one that broke off or was larger.
-pub type Recorded = oneshot::Receiver<Bytes>;
+#[derive(Debug)]
+struct Recording {
+    content: BytesMut,
+    held: Reservation,
+    sender: oneshot::Sender<Result<Buffered, NotRecorded>>,
+}
+
+/// Where the content of a [`RecordingBody`] arrives; closed for one that broke off.
+pub type Recorded = oneshot::Receiver<Result<Buffered, NotRecorded>>;
+
+/// Why a body that was passed on whole was not recorded.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum NotRecorded {
+    /// It is larger than the cap.
+    TooLarge,
+    /// There is no room in the budget.
+    NoRoom,
+}
 
 impl<B: Body> RecordingBody<B> {
-    /// Wraps `inner`, keeping at most `cap` bytes.
-    pub fn new(inner: B, cap: usize) -> (Self, Recorded) {
+    /// Wraps `inner`, keeping at most `cap` bytes, which count in the budget.
+    pub fn new(inner: B, cap: usize, budget: &BufferBudget) -> (Self, Recorded) {
         let (sender, receiver) = oneshot::channel();
-        let mut body = Self { inner, cap, recording: Some((BytesMut::new(), sender)) };
+        let recording = Recording { content: BytesMut::new(), held: budget.reserve(), sender };
+        let mut body = Self { inner, cap, recording: Some(recording) };
         body.finish_at_end();
         (body, receiver)
     }
 
     fn record(&mut self, data: &Bytes) {
-        let Some((content, _)) = &mut self.recording else {
+        let Some(mut recording) = self.recording.take() else {
             return;
         };
-        if data.len() > self.cap - content.len() {
-            self.recording = None;
+        let why = if data.len() > self.cap - recording.content.len() {
+            NotRecorded::TooLarge
+        } else if !recording.held.grow(data.len()) {
+            NotRecorded::NoRoom
         } else {
-            content.extend_from_slice(data);
-        }
+            recording.content.extend_from_slice(data);
+            self.recording = Some(recording);
+            return;
+        };
+        // Nobody may be waiting any more.
+        let _ = recording.sender.send(Err(why));
     }
 
     /// A consumer need not poll past an announced end, so the end is looked for, not waited for.
@@ -48,9 +74,9 @@ impl<B: Body> RecordingBody<B> {
     }
 
     fn finish(&mut self) {
-        if let Some((content, sender)) = self.recording.take() {
+        if let Some(Recording { content, held, sender }) = self.recording.take() {
             // Nobody may be waiting any more.
-            let _ = sender.send(content.freeze());
+            let _ = sender.send(Ok(Buffered::new(content.freeze(), held)));
         }
     }
 }
@@ -100,27 +126,36 @@ mod tests {
         Step::Frame(Frame::data(Bytes::from_static(text.as_bytes())))
     }
 
+    /// What was recorded of a body that was passed on, and whether it was.
+    async fn record(
+        steps: Vec<Step>,
+        cap: usize,
+        room: usize,
+    ) -> (Option<Result<Bytes, NotRecorded>>, bool) {
+        let budget = BufferBudget::new(room);
+        let (body, recorded) = RecordingBody::new(Scripted::new(steps), cap, &budget);
+        let passed = body.collect().await.is_ok();
+        let recorded = recorded.await.ok().map(|all| all.map(|all| all.bytes().clone()));
+        assert_eq!(budget.used(), 0, "what is held is given back");
+        (recorded, passed)
+    }
+
     #[tokio::test]
     async fn the_copy_is_whole_or_not_there() {
-        let (body, recorded) = RecordingBody::new(Scripted::new([data("ab"), data("cd")]), 4);
-        assert_eq!(body.collect().await.map(|all| all.to_bytes()).ok(), Some("abcd".into()));
-        assert_eq!(recorded.await, Ok("abcd".into()));
-
-        let (body, recorded) = RecordingBody::new(Scripted::new([data("ab"), data("cd")]), 3);
-        assert!(body.collect().await.is_ok());
-        assert!(recorded.await.is_err(), "larger than the cap");
-
-        let (body, recorded) = RecordingBody::new(Scripted::new([data("ab"), Step::Break]), 9);
-        assert!(body.collect().await.is_err());
-        assert!(recorded.await.is_err(), "broken off");
+        let two = || vec![data("ab"), data("cd")];
+        assert_eq!(record(two(), 4, 4).await, (Some(Ok("abcd".into())), true));
+        assert_eq!(record(two(), 3, 9).await, (Some(Err(NotRecorded::TooLarge)), true));
+        assert_eq!(record(two(), 9, 3).await, (Some(Err(NotRecorded::NoRoom)), true));
+        assert_eq!(record(vec![data("ab"), Step::Break], 9, 9).await, (None, false));
     }
 
     #[tokio::test]
     async fn an_announced_end_is_an_end() {
-        let (_body, recorded) = RecordingBody::new(Empty::<Bytes>::new(), 0);
-        assert_eq!(recorded.await, Ok(Bytes::new()));
-        let (mut body, recorded) = RecordingBody::new(Full::new(Bytes::from("ab")), 2);
+        let budget = BufferBudget::new(9);
+        let (_body, recorded) = RecordingBody::new(Empty::<Bytes>::new(), 0, &budget);
+        assert!(matches!(recorded.await, Ok(Ok(all)) if all.bytes().is_empty()));
+        let (mut body, recorded) = RecordingBody::new(Full::new(Bytes::from("ab")), 2, &budget);
         let _ = body.frame().await;
-        assert_eq!(recorded.await, Ok("ab".into()));
+        assert!(matches!(recorded.await, Ok(Ok(all)) if all.bytes() == "ab"));
     }
 }

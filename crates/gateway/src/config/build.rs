@@ -198,6 +198,8 @@ fn connect(
                 let operation = of_target.entry(target.clone()).or_insert_with(|| {
                     let mut policy = draft.policy.clone();
                     policy.target = target;
+                    let paths = routes.iter().map(|route| route.pattern().clone());
+                    policy.fingerprint.paths = paths.collect();
                     let (routes, contract) = (routes.clone(), draft.contract.clone());
                     Arc::new(Operation { policy, routes, contract })
                 });

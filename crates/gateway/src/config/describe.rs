@@ -57,7 +57,7 @@ fn describe(operation: &Operation) -> String {
 
 /// The routes, or where they are every path, their methods.
 fn routes(routes: &[RoutePattern]) -> String {
-    if routes.iter().all(|route| route.path() == "/*") {
+    if routes.iter().all(|route| route.pattern().as_str() == "/*") {
         return routes.iter().map(|route| route.method().as_str()).collect::<Vec<_>>().join(",");
     }
     routes.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")

@@ -160,13 +160,6 @@ pub struct Operation {
     pub contract: BTreeMap<String, String>,
 }
 
-impl Operation {
-    /// What of a request's path is part of its intent: what its route leaves open.
-    pub fn open_part(&self, method: &Method, path: &str) -> String {
-        routes::open_part(&self.routes, method, path)
-    }
-}
-
 /// Where the scope of a request comes from.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum ScopeSource {

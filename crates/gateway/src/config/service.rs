@@ -3,7 +3,8 @@
 use http::Uri;
 
 use super::{Fault, RoutePattern, Routes, address, routes, suggest::shown};
-use routes::{Segment, contains, normalised, overlap};
+use hapax_core::PathSegment as Segment;
+use routes::{contains, normalised, overlap};
 
 /// A service behind the gateway, and the operations that happen there.
 #[derive(Clone, Debug, PartialEq)]
@@ -85,7 +86,7 @@ mod tests {
             let route = RoutePattern::parse(&format!("POST {route}")).expect("a route");
             let under = |prefix: &&&str| path == **prefix || is_below(&path, prefix);
             let taker = prefixes.iter().filter(under).max_by_key(|prefix| prefix.len());
-            if let Some(taker) = taker.filter(|_| routes::matches(route.segments(), &path)) {
+            if let Some(taker) = taker.filter(|_| route.pattern().matches(&path)) {
                 let reached = reached(&prefixes, &route);
                 prop_assert!(reached.iter().any(|at| prefixes.get(*at) == Some(taker)));
             }

@@ -6,8 +6,6 @@
 
 mod replay;
 
-use std::time::Duration;
-
 use http::header::{
     self, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, EXPECT, HOST, TE, TRANSFER_ENCODING,
 };
@@ -15,6 +13,9 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version, requ
 use thiserror::Error;
 
 pub use self::replay::{never_replayed, storable};
+
+/// The key of a client, and the effect id that the service gets in its place.
+pub const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// Marks a replayed answer: `Idempotent-Replayed: true`.
 pub const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
@@ -122,9 +123,27 @@ pub(crate) fn from_upstream(headers: &mut HeaderMap, status: StatusCode) {
     remove_hop_by_hop(headers);
 }
 
-/// Removes every field that only we may set from a client's request.
+/// Removes every field that only we may set from a client's request, also where a `_` stands for a
+/// `-`: many servers (CGI, WSGI, Rack, PHP) read both as one.
 pub fn strip_ours_from_request(headers: &mut HeaderMap) {
     remove_ours(headers);
+}
+
+/// Removes every field that a service may read as the key, before ours takes its place.
+pub(crate) fn strip_keys(headers: &mut HeaderMap) {
+    remove_where(headers, |name| is_read_as(name.as_str(), IDEMPOTENCY_KEY.as_str()));
+}
+
+/// Whether `Connection` names this field: it then ends at this hop, and what was decided by it is
+/// not what the service sees.
+pub(crate) fn ends_here(headers: &HeaderMap, name: &HeaderName) -> bool {
+    headers.contains_key(CONNECTION) && lists(headers, &CONNECTION, name.as_str())
+}
+
+/// The one value of a field: `None` where there is no line or more than one.
+pub(crate) fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a HeaderValue> {
+    let mut lines = headers.get_all(name).into_iter();
+    lines.next().filter(|_| lines.next().is_none())
 }
 
 /// Removes every field that only we may set from a service's answer: `Hapax-*`,
@@ -133,13 +152,6 @@ pub fn strip_ours_from_response(headers: &mut HeaderMap) {
     remove_ours(headers);
     headers.remove(IDEMPOTENT_REPLAYED);
     headers.remove(IDEMPOTENCY_EXPIRES);
-}
-
-/// `Retry-After` in whole seconds, rounded up so that nobody comes too early (RFC 9110, section
-/// 10.2.3).
-pub fn retry_after(wait: Duration) -> HeaderValue {
-    let partial = u64::from(wait.subsec_nanos() > 0);
-    HeaderValue::from(wait.as_secs().saturating_add(partial))
 }
 
 /// Whether the content is a stream of server-sent events, which has no end to wait for.
@@ -202,14 +214,24 @@ fn remove_hop_by_hop(headers: &mut HeaderMap) {
 }
 
 fn remove_ours(headers: &mut HeaderMap) {
-    let ours: Vec<_> = headers.keys().filter(|name| is_ours(name)).cloned().collect();
-    for name in ours {
+    remove_where(headers, is_ours);
+}
+
+fn remove_where(headers: &mut HeaderMap, which: impl Fn(&HeaderName) -> bool) {
+    let found: Vec<_> = headers.keys().filter(|name| which(name)).cloned().collect();
+    for name in found {
         headers.remove(name);
     }
 }
 
 fn is_ours(name: &HeaderName) -> bool {
-    name.as_str().starts_with(OURS)
+    name.as_str().get(..OURS.len()).is_some_and(|start| is_read_as(start, OURS))
+}
+
+/// Whether a name is this one to a server that takes `_` for `-`.
+fn is_read_as(name: &str, field: &str) -> bool {
+    let dashed = name.bytes().map(|byte| if byte == b'_' { b'-' } else { byte });
+    dashed.eq(field.bytes())
 }
 
 fn join_cookies(headers: &mut HeaderMap) {

@@ -187,13 +187,6 @@ fn only_plain_chunked_is_a_transfer_coding_we_speak() {
 }
 
 #[test]
-fn retry_after_rounds_up_to_whole_seconds() {
-    for (wait, value) in [(0, "0"), (1, "1"), (1_000, "1"), (1_001, "2"), (60_000, "60")] {
-        assert_eq!(retry_after(Duration::from_millis(wait)), value);
-    }
-}
-
-#[test]
 fn an_event_stream_is_known_by_its_media_type() {
     for (value, is) in [
         ("text/event-stream", true),

@@ -4,7 +4,6 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 use http_body_util::combinators::UnsyncBoxBody;
@@ -20,7 +19,7 @@ pub struct OutBody(Out);
 
 #[derive(Debug)]
 enum Out {
-    Full { content: Option<Bytes>, trailers: Option<HeaderMap> },
+    Full(Option<Bytes>),
     Streaming(UnsyncBoxBody<Bytes, BoxError>),
 }
 
@@ -38,13 +37,7 @@ pub(super) enum Framing {
 impl OutBody {
     /// A body that is in memory, as a keyed request's is.
     pub fn full(content: Bytes) -> Self {
-        Self::full_with_trailers(content, None)
-    }
-
-    /// A body in memory and the trailer fields behind it.
-    pub fn full_with_trailers(content: Bytes, trailers: Option<HeaderMap>) -> Self {
-        let content = Some(content).filter(|content| !content.is_empty());
-        Self(Out::Full { content, trailers: trailers.filter(|trailers| !trailers.is_empty()) })
+        Self(Out::Full(Some(content).filter(|content| !content.is_empty())))
     }
 
     /// A body that is passed on as it arrives. It must report an early end as an error, as
@@ -58,20 +51,10 @@ impl OutBody {
     }
 
     pub(super) fn framing(&self) -> Framing {
-        if self.trailers().is_some() {
-            return Framing::Chunked;
-        }
         match self.size_hint().exact() {
             _ if self.is_end_stream() => Framing::Length(0),
             Some(length) => Framing::Length(length),
             None => Framing::Chunked,
-        }
-    }
-
-    pub(super) fn trailers(&self) -> Option<&HeaderMap> {
-        match &self.0 {
-            Out::Full { trailers, .. } => trailers.as_ref(),
-            Out::Streaming(_) => None,
         }
     }
 }
@@ -85,10 +68,7 @@ impl Body for OutBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, OutBodyError>>> {
         match &mut self.0 {
-            Out::Full { content, trailers } => {
-                let frame = content.take().map(Frame::data);
-                Poll::Ready(frame.or_else(|| trailers.take().map(Frame::trailers)).map(Ok))
-            }
+            Out::Full(content) => Poll::Ready(content.take().map(|data| Ok(Frame::data(data)))),
             Out::Streaming(body) => Pin::new(body)
                 .poll_frame(cx)
                 .map(|frame| frame.map(|frame| frame.map_err(OutBodyError))),
@@ -97,14 +77,14 @@ impl Body for OutBody {
 
     fn is_end_stream(&self) -> bool {
         match &self.0 {
-            Out::Full { content, trailers } => content.is_none() && trailers.is_none(),
+            Out::Full(content) => content.is_none(),
             Out::Streaming(body) => body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.0 {
-            Out::Full { content, .. } => {
+            Out::Full(content) => {
                 SizeHint::with_exact(content.as_ref().map_or(0, |content| content.len() as u64))
             }
             Out::Streaming(body) => body.size_hint(),

@@ -15,6 +15,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hapax::Sent;
 use http::{Request, Response, StatusCode, Uri, Version};
 use hyper::body::{Body, Incoming};
 
@@ -105,32 +106,50 @@ impl Upstream {
         request: Request<OutBody>,
         reuse: Reuse,
     ) -> Result<Response<UpstreamBody>, SendError> {
+        self.send_telling(request, reuse, &Sent::default()).await
+    }
+
+    /// Sends like [`send`](Self::send), and keeps in `sent` whether a byte may have gone out: a
+    /// caller that drops the future then knows on which side of the boundary it was.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send).
+    pub async fn send_telling(
+        &self,
+        request: Request<OutBody>,
+        reuse: Reuse,
+        sent: &Sent,
+    ) -> Result<Response<UpstreamBody>, SendError> {
+        sent.set(false);
         let request = request::prepare(request, self.authority())?;
         let request = match self.pool.take(reuse) {
             None => request,
-            Some(idle) => match self.attempt(idle, request).await {
+            Some(idle) => match self.attempt(idle, request, sent).await {
                 // Closed while idle, before it could be written: this was not the first send.
                 Err(Failed::HandedBack { request, .. }) => *request,
                 done => return done.map_err(Failed::into_error),
             },
         };
         let fresh = self.origin.connect(self.config.connect_timeout).await?;
-        self.attempt(fresh, request).await.map_err(Failed::into_error)
+        self.attempt(fresh, request, sent).await.map_err(Failed::into_error)
     }
 
     async fn attempt(
         &self,
         mut connection: Connection,
         request: Request<OutBody>,
+        sent: &Sent,
     ) -> Result<Response<UpstreamBody>, Failed> {
+        sent.set(true);
         let answer = match connection.try_send_request(request).await {
             Ok(answer) => answer,
             Err(mut refused) => {
                 return Err(match refused.take_message() {
-                    Some(request) => Failed::HandedBack {
-                        request: Box::new(request),
-                        reason: refused.into_error(),
-                    },
+                    Some(request) => {
+                        sent.set(false);
+                        let (request, reason) = (Box::new(request), refused.into_error());
+                        Failed::HandedBack { request, reason }
+                    }
                     None => Failed::Unknown(Unknown::from_hyper(refused.into_error())),
                 });
             }

@@ -2,7 +2,7 @@
 
 use http::header::{CONTENT_LENGTH, HOST, TRAILER, TRANSFER_ENCODING};
 use http::uri::PathAndQuery;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, Version, request};
+use http::{HeaderMap, HeaderValue, Method, Request, Uri, Version, request};
 
 use super::body::Framing;
 use super::{NeverSent, OutBody};
@@ -65,18 +65,6 @@ fn set_framing(method: &Method, headers: &mut HeaderMap, body: &OutBody) {
         }
         Framing::Chunked => {
             headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
-            announce_trailers(headers, body);
         }
-    }
-}
-
-/// Names the trailer fields that are already known: hyper sends no others.
-fn announce_trailers(headers: &mut HeaderMap, body: &OutBody) {
-    let Some(trailers) = body.trailers() else {
-        return;
-    };
-    let names = trailers.keys().map(HeaderName::as_str).collect::<Vec<_>>().join(", ");
-    if let Ok(names) = HeaderValue::from_str(&names) {
-        headers.insert(TRAILER, names);
     }
 }

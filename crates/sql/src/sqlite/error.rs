@@ -22,42 +22,42 @@ pub enum OpenError {
     NotAPath(PathBuf),
     /// The path is a directory.
     #[error("{0} is a directory; give the path of a file in it, such as {0}/hapax.db")]
-    Directory(Shown),
+    Directory(PathBuf),
     /// The path is a device, a socket or a pipe.
     #[error("{0} is not a regular file; give the path of a file")]
-    NotAFile(Shown),
+    NotAFile(PathBuf),
     /// The directory of the file does not exist.
     #[error("the directory of {0} does not exist; create it first")]
-    DirectoryMissing(Shown),
+    DirectoryMissing(PathBuf),
     /// There is no such file, and it is only to be read.
     #[error("{0} does not exist; name the store that hapax serve uses")]
-    Missing(Shown),
+    Missing(PathBuf),
     /// The file or its directory may not be used.
     #[error(
         "no permission to use {0}; hapax needs to read and write the file, and to create files \
          in its directory"
     )]
-    PermissionDenied(Shown),
+    PermissionDenied(PathBuf),
     /// The file can be read only.
     #[error(
         "{0} is read-only; hapax needs to write it: check the permissions of the file and \
          whether its file system is mounted read-only"
     )]
-    ReadOnly(Shown),
+    ReadOnly(PathBuf),
     /// The file is no SQLite database.
     #[error("{0} is not a SQLite database; give another path, or move the file away")]
-    NotADatabase(Shown),
+    NotADatabase(PathBuf),
     /// It is a SQLite database of something else.
     #[error(
         "{0} is a SQLite database of another program; give hapax a file of its own, such as \
          hapax.db"
     )]
-    NotHapax(Shown),
+    NotHapax(PathBuf),
     /// It is damaged.
     #[error("{path} is damaged ({reason}); restore it from a backup while no hapax is running")]
     Corrupt {
         /// The file.
-        path: Shown,
+        path: PathBuf,
         /// What SQLite found.
         reason: String,
     },
@@ -68,7 +68,7 @@ pub enum OpenError {
     )]
     NewerSchema {
         /// The file.
-        path: Shown,
+        path: PathBuf,
         /// The version that was found.
         found: u32,
         /// The newest version that this hapax knows.
@@ -81,7 +81,7 @@ pub enum OpenError {
     )]
     OlderSchema {
         /// The file.
-        path: Shown,
+        path: PathBuf,
         /// The version that was found.
         found: u32,
         /// The version that this hapax reads.
@@ -94,7 +94,7 @@ pub enum OpenError {
     )]
     OtherMigration {
         /// The file.
-        path: Shown,
+        path: PathBuf,
         /// The migration.
         version: u32,
     },
@@ -105,7 +105,7 @@ pub enum OpenError {
     )]
     Locked {
         /// The file.
-        path: Shown,
+        path: PathBuf,
         /// How long was waited.
         waited: Duration,
     },
@@ -116,7 +116,7 @@ pub enum OpenError {
     )]
     NoWal {
         /// The file.
-        path: Shown,
+        path: PathBuf,
         /// The journal mode that it stayed in.
         mode: String,
     },
@@ -124,43 +124,27 @@ pub enum OpenError {
     #[error("SQLite would not force commits of {path} to disk (synchronous is {level}, not FULL)")]
     NotDurable {
         /// The file.
-        path: Shown,
+        path: PathBuf,
         /// The level that is in force.
         level: i64,
     },
     /// No space left.
     #[error("no space is left for {0}; free space on its disk")]
-    Full(Shown),
+    Full(PathBuf),
     /// Anything else.
     #[error("{path} cannot be opened: {reason}")]
     Other {
         /// The file.
-        path: Shown,
+        path: PathBuf,
         /// What the system said.
         reason: String,
     },
 }
 
-/// A path as it is shown to people.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Shown(PathBuf);
-
-impl From<&Path> for Shown {
-    fn from(path: &Path) -> Self {
-        Self(path.to_owned())
-    }
-}
-
-impl std::fmt::Display for Shown {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.0.display().fmt(f)
-    }
-}
-
 impl OpenError {
     pub(super) fn from_io(path: &Path, error: &io::Error) -> Self {
         use io::ErrorKind as Kind;
-        let shown = Shown::from(path);
+        let shown = path.to_owned();
         match error.kind() {
             Kind::NotFound => Self::DirectoryMissing(shown),
             Kind::NotADirectory => Self::DirectoryMissing(shown),
@@ -172,7 +156,7 @@ impl OpenError {
     }
 
     pub(super) fn from_sqlite(path: &Path, error: &Error, waited: Duration) -> Self {
-        let path = Shown::from(path);
+        let path = path.to_owned();
         let reason = error.to_string();
         match error.sqlite_error_code() {
             Some(ErrorCode::NotADatabase) => Self::NotADatabase(path),

@@ -105,6 +105,8 @@ pub(super) enum Trip {
     NoMark,
     /// This node's mark stands elsewhere than it was left.
     Mark { found: i64, left: i64 },
+    /// Its user saw what only the user can see.
+    Distrusted(String),
 }
 
 impl Trip {
@@ -126,6 +128,7 @@ impl fmt::Display for Trip {
                 "{} was removed or replaced, as when a backup is copied back",
                 path.display()
             ),
+            Self::Distrusted(reason) => f.write_str(reason),
             Self::OtherStore => f.write_str("the file holds another store than this node opened"),
             Self::Epoch { found, known } => write!(
                 f,

@@ -179,8 +179,9 @@ mod tests {
             rows.into_iter().filter(full).collect::<Vec<_>>()
         };
         for (name, text) in sql::ALL {
-            let whole = ["OBSERVED", "STANDING", "RAISE_EPOCH", "PURGE_MARKS", "LIST_HEAD"];
-            let plain = ["BEGIN", "COMMIT", "ROLLBACK", "DATA_VERSION", "CHECKPOINT"];
+            let whole = ["OBSERVED", "STANDING", "LOOK", "RAISE_EPOCH", "PURGE_MARKS", "LIST_HEAD"];
+            let plain =
+                ["BEGIN", "BEGIN_READING", "COMMIT", "ROLLBACK", "DATA_VERSION", "CHECKPOINT"];
             if whole.contains(name) || plain.contains(name) {
                 continue;
             }

@@ -2,6 +2,10 @@
 //!
 //! One thread writes; it commits together what has queued up. A few threads read beside it.
 //! Callers reach both through channels, so a caller that goes away stops nothing.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the one place of transactions, on threads of its own that sleep and see real time"
+)]
 
 use std::{
     fmt,
@@ -45,7 +49,7 @@ pub use faults::Fault;
 
 use error::Failure;
 use faults::Faults;
-use guard::{Guard, NodeId};
+use guard::{Guard, NodeId, Trip};
 use queue::Write;
 use readers::{READERS, Readers};
 use session::Session;
@@ -349,5 +353,17 @@ impl Standing for SqliteStore {
 
     fn standing(&self) -> StandingState {
         self.guard.standing()
+    }
+
+    fn distrust(&self, reason: String) {
+        if self.guard.regressed().is_some() {
+            return;
+        }
+        let trip = Trip::Distrusted(reason);
+        self.guard.trip(&trip);
+        if let Some(writer) = &self.writer {
+            // A thread that has ended left nothing that could be written.
+            let _ = writer.send(Message::Distrust(trip));
+        }
     }
 }

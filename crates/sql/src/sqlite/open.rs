@@ -49,7 +49,7 @@ pub(super) fn to_write(
     let files = Files::remember(&path).map_err(|error| OpenError::from_io(&path, &error))?;
     if FileId::of(&path).ok() != Some(before) {
         let reason = "it was replaced while it was opened".to_owned();
-        return Err(OpenError::Other { path: path.as_path().into(), reason });
+        return Err(OpenError::Other { path, reason });
     }
     // From here on the writer waits by itself, within the time that its callers have.
     conn.busy_timeout(Duration::ZERO).map_err(failed)?;
@@ -77,7 +77,7 @@ pub(super) fn only_to_read(
     match fs::metadata(&path) {
         Ok(found) => must_be_file(&path, &found)?,
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            return Err(OpenError::Missing(path.as_path().into()));
+            return Err(OpenError::Missing(path));
         }
         Err(error) => return Err(OpenError::from_io(&path, &error)),
     }
@@ -163,7 +163,7 @@ impl From<rusqlite::Error> for Failed {
 
 impl Failed {
     fn into_error(self, path: &Path, waited: Duration) -> OpenError {
-        let shown = path.into();
+        let shown = path.to_owned();
         match self {
             Self::Sqlite(error) => OpenError::from_sqlite(path, &error, waited),
             Self::NotHapax => OpenError::NotHapax(shown),
@@ -269,4 +269,32 @@ fn random() -> Result<[u8; 16], Failed> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).map_err(Failed::Random)?;
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_log_is_synced_fully_and_read_back() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let opened = to_write(&dir.path().join("hapax.db"), Duration::ZERO, None, 0);
+        let conn = opened.expect("it opens").conn;
+        let text = |name| conn.pragma_query_value(None, name, |row| row.get::<_, String>(0));
+        let number = |name| conn.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
+        assert_eq!(text("journal_mode"), Ok("wal".to_owned()));
+        assert_eq!(number("synchronous"), Ok(2), "FULL");
+        assert_eq!(number("wal_autocheckpoint"), Ok(1000));
+    }
+
+    #[test]
+    fn a_database_that_cannot_have_a_log_is_refused() {
+        let conn = Connection::open_in_memory().expect("memory");
+        let refused = prepare(&conn, None, 0).map(drop).map_err(|failed| {
+            failed.into_error(Path::new("/net/hapax.db"), Duration::ZERO).to_string()
+        });
+        let expected = "/net/hapax.db cannot use SQLite's write-ahead log (journal mode stays \
+                        memory); put it on a local file system, not on a network share";
+        assert_eq!(refused, Err(expected.to_owned()));
+    }
 }

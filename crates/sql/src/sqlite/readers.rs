@@ -14,6 +14,7 @@ use super::{
     error::Failure,
     guard::Guard,
     queue::{Call, late},
+    sql,
     view::View,
 };
 
@@ -106,6 +107,31 @@ impl Reader {
     }
 }
 
+impl Reader {
+    /// Reads in one transaction, so that all of it is of one moment.
+    fn look<T>(&self, work: impl FnOnce(&View<'_>) -> Result<T, Failure>) -> Result<T, Failure> {
+        self.end()?;
+        self.conn.prepare_cached(sql::BEGIN_READING)?.execute(())?;
+        let read = self.read(work);
+        self.end()?;
+        read
+    }
+
+    /// Ends what is begun; there is nothing to undo. SQLite ends it by itself after some errors.
+    fn end(&self) -> rusqlite::Result<()> {
+        if self.conn.is_autocommit() {
+            return Ok(());
+        }
+        self.conn.prepare_cached(sql::ROLLBACK)?.execute(()).map(drop)
+    }
+
+    fn read<T>(&self, work: impl FnOnce(&View<'_>) -> Result<T, Failure>) -> Result<T, Failure> {
+        self.conn.prepare_cached(sql::LOOK)?.query_row((), |_| Ok(()))?;
+        // The clock after the look: the time of a reading is not before what is read.
+        work(&View::new(&self.conn, self.clock.now()))
+    }
+}
+
 /// A reading in the queue, whatever it answers.
 trait Reading: Send {
     fn run(self: Box<Self>, reader: &Reader);
@@ -133,7 +159,6 @@ where
         if let Err(trip) = reader.guard.files().check() {
             return call.answer(Err(reader.guard.trip(&trip)));
         }
-        let view = View::new(&reader.conn, reader.clock.now());
-        call.answer(work(&view).map_err(Failure::into_error));
+        call.answer(reader.look(work).map_err(Failure::into_error));
     }
 }

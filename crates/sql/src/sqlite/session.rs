@@ -143,10 +143,8 @@ impl Session {
     fn commit(&mut self, seq: i64) -> Result<(), Ended> {
         let started = Instant::now();
         let fault = self.faults.at_commit();
-        let result = match fault {
-            Some(false) => Ok(self.roll_back()),
-            _ => self.execute(sql::COMMIT),
-        };
+        let end = if fault == Some(false) { sql::ROLLBACK } else { sql::COMMIT };
+        let result = self.execute(end);
         let seconds = started.elapsed().as_secs_f64();
         let error = match (result, fault) {
             (Ok(()), None) => {
@@ -179,17 +177,19 @@ impl Session {
         Ok(())
     }
 
-    /// Makes every later attempt newer than all that the lost history knew (`protocol.md` 2).
-    /// Through this connection, so only while it speaks for the file at the path.
-    fn raise_epoch(&self, trip: &Trip) {
+    /// In the transaction that was begun, makes every later attempt newer than all that the lost
+    /// history knew (`protocol.md` 2), and commits. Through this connection, so only while it
+    /// speaks for the file at the path.
+    pub(super) fn raise_epoch(&self, trip: &Trip) {
         // Another node has raised it already.
         if matches!(trip, Trip::Epoch { .. }) || self.guard.files().check().is_err() {
-            return;
+            return self.roll_back();
         }
         let raised = self.execute(sql::RAISE_EPOCH).and_then(|()| self.execute(sql::COMMIT));
         if let Err(error) = raised {
             tracing::warn!(%error, "the epoch could not be raised");
         }
+        self.roll_back();
     }
 
     fn execute(&self, sql: &str) -> rusqlite::Result<()> {

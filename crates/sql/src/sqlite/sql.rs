@@ -39,6 +39,9 @@ macro_rules! statements {
 
 statements! {
     BEGIN = "BEGIN IMMEDIATE";
+    BEGIN_READING = "BEGIN";
+    /// The first read of a transaction fixes what all its reads see.
+    LOOK = "SELECT count(*) FROM store";
     COMMIT = "COMMIT";
     ROLLBACK = "ROLLBACK";
 
@@ -102,8 +105,9 @@ statements! {
     HISTORY = "SELECT at, attempt, what FROM history WHERE claim = ?1 ORDER BY n";
 
     /// Due before their tombstones are: their bodies are still there.
-    OUTCOMES_OVER =
-        "SELECT claim FROM ending WHERE due <= ?1 AND due < tombstone_until ORDER BY due LIMIT ?2";
+    OUTCOMES_OVER = "SELECT e.claim, length(b.bytes) FROM ending e \
+         LEFT JOIN body b ON b.claim = e.claim \
+         WHERE e.due <= ?1 AND e.due < e.tombstone_until ORDER BY e.due LIMIT ?2";
     DROP_BODIES = "DELETE FROM body WHERE claim IN (SELECT value FROM json_each(?1))";
     /// The tombstone is what is due next.
     BURY =

@@ -12,6 +12,9 @@ use super::{error::Failure, guard::NodeId, sql, view::Tx};
 /// missing and stops, which is the safe side.
 const DEAD_MARK: Duration = Duration::from_secs(86_400);
 
+/// How many bytes of bodies one step drops, roughly: SQLite walks each large one, and claims wait.
+const BODY_BYTES: i64 = 16 << 20;
+
 pub(super) fn sweep(
     tx: &Tx<'_>,
     own_clock: StoreTime,
@@ -21,15 +24,14 @@ pub(super) fn sweep(
     // Over by both clocks.
     let now = tx.now.min(own_clock).as_micros();
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let over = |sql| tx.all(sql, params![now, limit], |row| row.get(0));
 
-    let outcomes = over(sql::OUTCOMES_OVER)?;
+    let outcomes = outcomes_over(tx, now, limit)?;
     if !outcomes.is_empty() {
         let claims = json(&outcomes);
         tx.execute(sql::DROP_BODIES, [&claims])?;
         tx.execute(sql::BURY, [&claims])?;
     }
-    let tombstones = over(sql::TOMBSTONES_OVER)?;
+    let tombstones = tx.all(sql::TOMBSTONES_OVER, params![now, limit], |row| row.get(0))?;
     if !tombstones.is_empty() {
         let claims = json(&tombstones);
         // A record without its ending would read as executing: they go together.
@@ -42,6 +44,19 @@ pub(super) fn sweep(
     let dead = tx.now.before(DEAD_MARK).as_micros();
     tx.execute(sql::PURGE_MARKS, params![dead, node.as_bytes()])?;
     Ok(Swept { bodies: outcomes.len(), purged: tombstones.len() })
+}
+
+fn outcomes_over(tx: &Tx<'_>, now: i64, limit: i64) -> Result<Vec<i64>, Failure> {
+    let over = tx.all(sql::OUTCOMES_OVER, params![now, limit], |row| {
+        Ok((row.get(0)?, row.get::<_, Option<i64>>(1)?.unwrap_or(0)))
+    })?;
+    let mut bytes = 0_i64;
+    let within = |&(_, length): &(i64, i64)| {
+        let fits = bytes < BODY_BYTES;
+        bytes = bytes.saturating_add(length);
+        fits
+    };
+    Ok(over.into_iter().take_while(within).map(|(claim, _)| claim).collect())
 }
 
 /// The numbers as one parameter: one statement deletes them all.

@@ -25,6 +25,8 @@ use crate::telemetry;
 pub(super) enum Message {
     /// To write, with whatever else is there.
     Write(Job),
+    /// To raise the epoch: the store's user saw that it lost history.
+    Distrust(Trip),
     /// To finish what came before, and to close the store.
     Close(oneshot::Sender<()>),
 }
@@ -71,28 +73,30 @@ impl Drop for Writer {
 
 impl Writer {
     fn serve(mut self) {
+        let mut behind = None;
         loop {
-            let closing = match self.queue.recv_timeout(IDLE) {
-                Ok(Message::Write(first)) => self.write(first),
-                Ok(Message::Close(done)) => Some(done),
-                Err(RecvTimeoutError::Timeout) => {
-                    self.look_after_files();
-                    None
-                }
-                Err(RecvTimeoutError::Disconnected) => return self.close(),
+            let message = match behind.take() {
+                Some(message) => Ok(message),
+                None => self.queue.recv_timeout(IDLE),
             };
-            if let Some(done) = closing {
-                self.close();
-                // Whoever asked may have stopped waiting.
-                let _ = done.send(());
-                return;
+            match message {
+                Ok(Message::Write(first)) => behind = self.write(first),
+                Ok(Message::Distrust(trip)) => self.distrust(&trip),
+                Ok(Message::Close(done)) => {
+                    self.close();
+                    // Whoever asked may have stopped waiting.
+                    let _ = done.send(());
+                    return;
+                }
+                Err(RecvTimeoutError::Timeout) => self.look_after_files(),
+                Err(RecvTimeoutError::Disconnected) => return self.close(),
             }
         }
     }
 
     /// Commits a job together with those behind it. Answers with what came after them, if that
-    /// was the word to close.
-    fn write(&mut self, first: Job) -> Option<oneshot::Sender<()>> {
+    /// was no job.
+    fn write(&mut self, first: Job) -> Option<Message> {
         let mut batch = Vec::with_capacity(self.batch);
         if let Err(error) = self.begin(&first) {
             first.answer(Err(error));
@@ -100,7 +104,7 @@ impl Writer {
         }
         // What arrived while this waited for the lock shares the commit.
         batch.extend(self.admit(first));
-        let closing = self.fill(&mut batch);
+        let behind = self.fill(&mut batch);
         telemetry::batch(batch.len());
         match self.commit(&mut batch) {
             // One job may be the reason: each gets a transaction of its own.
@@ -109,7 +113,7 @@ impl Writer {
             }
             result => batch.into_iter().for_each(|job| job.answer(result.clone())),
         }
-        closing
+        behind
     }
 
     fn write_alone(&mut self, job: Job) {
@@ -154,11 +158,12 @@ impl Writer {
         Some(job)
     }
 
-    fn fill(&self, batch: &mut Vec<Job>) -> Option<oneshot::Sender<()>> {
+    /// Takes what has queued up, to the next message that is none of these.
+    fn fill(&self, batch: &mut Vec<Job>) -> Option<Message> {
         while batch.len() < self.batch {
             match self.queue.try_recv() {
                 Ok(Message::Write(job)) => batch.extend(self.admit(job)),
-                Ok(Message::Close(done)) => return Some(done),
+                Ok(other) => return Some(other),
                 Err(_) => break,
             }
         }
@@ -208,6 +213,15 @@ impl Writer {
         error
     }
 
+    fn distrust(&mut self, trip: &Trip) {
+        let deadline = Instant::now().checked_add(self.timeout);
+        if let Some(session) = &mut self.session
+            && session.begin(deadline.unwrap_or_else(Instant::now)).is_ok()
+        {
+            session.raise_epoch(trip);
+        }
+    }
+
     fn look_after_files(&mut self) {
         if self.session.is_none() {
             return;
@@ -226,8 +240,10 @@ impl Writer {
         if let Some(session) = self.session.take() {
             session.close();
         }
-        while let Ok(Message::Write(job)) = self.queue.try_recv() {
-            job.answer(Err(closed()));
+        while let Ok(message) = self.queue.try_recv() {
+            if let Message::Write(job) = message {
+                job.answer(Err(closed()));
+            }
         }
     }
 }

@@ -1,5 +1,5 @@
 //! What the tests of the SQLite store begin with.
-#![allow(dead_code, reason = "each test file uses its part")]
+#![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
 #![allow(clippy::expect_used, clippy::panic, reason = "tests")]
 
 use std::{

@@ -577,4 +577,8 @@ impl Standing for Broken {
             _ => self.store.standing(),
         }
     }
+
+    fn distrust(&self, reason: String) {
+        self.store.distrust(reason);
+    }
 }

@@ -63,6 +63,14 @@ impl Node {
         self.known.lock().standing.clone()
     }
 
+    /// The store is not to be used on; the first reason stays.
+    pub(super) fn distrust(&self, reason: String) {
+        let mut known = self.known.lock();
+        if !matches!(known.standing, StandingState::Regressed { .. }) {
+            known.standing = StandingState::Regressed { reason };
+        }
+    }
+
     pub(super) fn put_in_the_way(&self, fault: Fault) {
         self.known.lock().faults.push_back(fault);
     }

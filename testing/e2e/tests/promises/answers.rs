@@ -306,3 +306,45 @@ fn trailers_of_a_keyed_request_and_its_first_answer_pass() {
     assert_eq!(replay.body, first.body);
     assert!(replay.is_replay(), "{replay:?}");
 }
+
+#[test]
+fn field_values_are_replayed_byte_for_byte() {
+    let stage = Stage::new();
+    let answer =
+        b"HTTP/1.1 201 Created\r\nETag: \"caf\xe9\"\r\nLink: </\xc3\xa9>\r\nLocation: /a  b\r\n\
+        Content-Language:\r\nContent-Length: 0\r\n\r\n";
+    let request = Request::payment(&fresh_key()).answered_raw("", answer);
+    for _ in 0..2 {
+        let answer = stage.gateway.send(&request);
+        let bytes = |name: &str| {
+            let found = answer.headers.iter().find(|(field, _)| field == name);
+            found.map(|(_, value)| value.clone())
+        };
+        assert_eq!(bytes("etag").as_deref(), Some(&b"\"caf\xe9\""[..]), "{answer:?}");
+        assert_eq!(bytes("link").as_deref(), Some(&b"</\xc3\xa9>"[..]), "{answer:?}");
+        assert_eq!(bytes("location").as_deref(), Some(&b"/a  b"[..]), "{answer:?}");
+        assert_eq!(bytes("content-language").as_deref(), Some(&b""[..]), "{answer:?}");
+    }
+    stage.upstream.assert_arrivals(1);
+}
+
+#[test]
+fn one_connection_serves_first_answers_replays_and_refusals_in_order() {
+    let stage = Stage::new();
+    let payment = |json: &str, key: &str, last: bool| {
+        let request = Request::post("/payments", json).key(key).to_bytes();
+        let text = String::from_utf8(request).expect("text");
+        if last { text } else { text.replace("connection: close\r\n", "") }
+    };
+    let (one, two) = (fresh_key(), fresh_key());
+    let mut client = stage.gateway.connect();
+    // All at once: they are answered one after the other.
+    client.write(payment("{}", &one, false) + &payment("{}", &one, false));
+    client.write(payment("[]", &one, false) + &payment("{}", &two, true));
+    let text = client.read_to_end();
+    let statuses: Vec<_> =
+        text.match_indices("HTTP/1.1 ").map(|(at, _)| &text[at + 9..at + 12]).collect();
+    assert_eq!(statuses, ["201", "201", "422", "201"], "{text}");
+    assert_eq!(text.matches("idempotent-replayed: true").count(), 1, "{text}");
+    stage.upstream.assert_arrivals(2);
+}

@@ -143,6 +143,42 @@ fn copies_that_wait_for_a_refused_request_get_its_answer_and_do_not_execute_in_t
 }
 
 #[test]
+fn a_copy_that_waits_elsewhere_for_a_refused_request_does_not_execute_in_turn() {
+    let stage = Stage::new();
+    let other = stage.gateway.twin();
+    let refused = Request::payment(&fresh_key()).act("gate answer; status 400; body text no");
+    let first = stage.gateway.start(&refused);
+    stage.upstream.arrived(1);
+    let waiting = other.start(&refused);
+    eventually("a copy waits", SOON, || other.metric("hapax_waiting", &[]) == 1.0);
+    stage.upstream.open("answer");
+    assert_eq!(first.answer().status, 400);
+    // That process cannot know the refusal; the next retry executes.
+    waiting.answer().assert_problem(409, "in-flight").assert_retry_after(1);
+    stage.upstream.assert_arrivals(1);
+}
+
+#[test]
+fn copies_that_wait_for_an_answer_that_is_lost_are_told_so_and_do_not_execute_in_turn() {
+    let stage = Stage::resending(&[]);
+    for (gate, end, status) in [("lost", "cut", 503), ("failed", "status 502", 502)] {
+        let arrived = stage.upstream.arrivals().len();
+        let script = format!("gate {gate}; effect; {end}");
+        let payment = Request::payment(&fresh_key()).act(&script);
+        let first = stage.gateway.start(&payment);
+        stage.upstream.arrived(arrived + 1);
+        let waiting: Vec<_> = (0..4).map(|_| stage.gateway.start(&payment)).collect();
+        eventually("four wait", SOON, || stage.gateway.metric("hapax_waiting", &[]) == 4.0);
+        stage.upstream.open(gate);
+        for answer in std::iter::once(first).chain(waiting).map(|pending| pending.answer()) {
+            assert_eq!(answer.status, status, "{answer:?}");
+            answer.assert_outcome("unknown").assert_retry_after(1);
+        }
+        stage.upstream.assert_arrivals(arrived + 1);
+    }
+}
+
+#[test]
 fn equal_content_under_another_key_is_another_intent() {
     let stage = Stage::new();
     let first = stage.gateway.send(&Request::payment(&fresh_key()));

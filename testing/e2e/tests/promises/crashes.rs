@@ -1,7 +1,7 @@
 //! Processes that die, answers that get lost.
 
 use hapax_e2e::{
-    Answer, Gateway, Request, Serve, Stage, UpstreamKind, eventually, fresh_key, until,
+    Answer, Gateway, Request, Serve, Stage, Upstream, UpstreamKind, eventually, fresh_key, until,
 };
 
 use crate::SOON;
@@ -215,6 +215,18 @@ fn t06_copies_of_a_retry_under_resend_make_one_more_attempt_together() {
 }
 
 #[test]
+fn p41_a_request_that_is_lost_on_a_reused_connection_is_not_sent_again_by_itself() {
+    let stage = Stage::new();
+    for round in 1..=5 {
+        // Leaves an idle connection behind, which the next request takes.
+        stage.gateway.send(&Request::payment(&fresh_key())).assert_stored(201);
+        let lost = Request::payment(&fresh_key()).act("effect; cut");
+        assert_held(&stage.gateway.send(&lost));
+        stage.upstream.assert_arrivals(2 * round);
+    }
+}
+
+#[test]
 fn an_incomplete_answer_proves_nothing_whatever_its_status() {
     let stage = Stage::new();
     let cut: [(&str, &[u8]); 6] = [
@@ -369,4 +381,62 @@ fn the_effect_id_is_the_same_on_every_attempt_and_after_every_restart() {
     let ids: std::collections::BTreeSet<_> = arrivals.iter().map(|a| a.effect_id()).collect();
     assert_eq!((arrivals.len(), ids.len()), (3, 1), "{arrivals:#?}");
     assert_eq!(arrivals.iter().map(|a| a.attempt()).collect::<Vec<_>>(), [1, 2, 3]);
+}
+
+#[test]
+fn an_unknown_outcome_at_another_upstream_is_not_resent_to_this_one() {
+    let mut stage = Stage::resending(&[]);
+    let payment = Request::payment(&fresh_key());
+    stage.gateway.send(&payment.clone().act("effect; cut")).assert_problem(503, "outcome-unknown");
+    stage.gateway.kill();
+    let elsewhere = stage.dir().join("elsewhere");
+    let other = Upstream::start(&elsewhere, UpstreamKind::Collapsing);
+    let gateway = Serve::new(stage.dir(), &other)
+        .args(["--on-unknown", "resend", "--collapse-for", "1h"])
+        .start();
+    assert_held(&gateway.send(&payment));
+    other.assert_arrivals(0);
+}
+
+#[test]
+fn no_intent_takes_effect_twice_while_gateways_are_killed_again_and_again() {
+    // An upstream that collapses nothing, so every arrival is an effect.
+    let mut stage = Stage::with(&["--lease", "1s"]);
+    let payments: Vec<_> =
+        (0..24).map(|_| Request::payment(&fresh_key()).act("sleep 20")).collect();
+    let mut answers: Vec<Vec<Answer>> = payments.iter().map(|_| Vec::new()).collect();
+    for _ in 0..4 {
+        let other = stage.gateway.twin();
+        let started: Vec<_> = payments
+            .iter()
+            .flat_map(|payment| [stage.gateway.start(payment), other.start(payment)])
+            .collect();
+        // Somewhere in the middle of it.
+        let so_far = stage.upstream.arrivals().len();
+        let some = || stage.upstream.arrivals().len() > so_far || started[0].is_done();
+        eventually("some arrive", SOON, some);
+        stage.gateway.restart();
+        drop(other);
+        // Where the connection broke, the client knows nothing.
+        for (nth, pending) in started.into_iter().enumerate() {
+            answers[nth / 2].extend(pending.result());
+        }
+    }
+    for (payment, answers) in payments.iter().zip(&mut answers) {
+        answers.push(ask_until_decided(&stage.gateway, payment));
+        let bodies: std::collections::BTreeSet<_> =
+            answers.iter().filter(|a| a.status == 201).map(|a| a.body.clone()).collect();
+        assert!(bodies.len() <= 1, "successes disagree: {answers:#?}");
+        let last = answers.last().expect("one");
+        if last.status == 201 {
+            assert!(last.is_replay() || answers.len() == 1 || bodies.len() == 1, "{answers:#?}");
+        } else {
+            assert_held(last);
+            assert!(bodies.is_empty(), "a success that is forgotten: {answers:#?}");
+        }
+    }
+    let mut seen = std::collections::BTreeSet::new();
+    for arrival in stage.upstream.arrivals() {
+        assert!(seen.insert(arrival.effect_id()), "twice: {arrival:?}");
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use hapax_e2e::{Answer, Gateway, Request, Stage, fresh_key, until};
+use hapax_e2e::{Answer, Gateway, Request, Stage, UpstreamKind, fresh_key, until};
 
 use crate::SOON;
 
@@ -71,4 +71,47 @@ fn idempotency_expires_says_how_long_the_outcome_is_kept() {
             "{said}"
         );
     }
+}
+
+#[test]
+fn t14_after_its_tombstone_a_key_is_unknown_again() {
+    let mut stage = Stage::configured(
+        UpstreamKind::Plain,
+        r#"
+        store = "sqlite:{dir}/hapax.db"
+        scope = { single_tenant = true }
+        [[service]]
+        upstream = "{upstream}"
+        [[operation]]
+        name = "payments.create"
+        routes = ["POST /payments"]
+        retention = { outcome = "1s", tombstone = "3s" }
+        "#,
+    );
+    let payment = Request::payment(&fresh_key());
+    let first = stage.gateway.send(&payment);
+    first.assert_stored(201);
+    until_expired(&stage.gateway, &payment, &first).assert_problem(410, "key-expired");
+    // A start sweeps: the answer's body goes with its retention, the tombstone stays.
+    stage.gateway.restart();
+    let record = |stage: &Stage| {
+        let listed = stage.records(&["list", "--json"]).stdout;
+        listed.lines().next().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap())
+    };
+    let swept = until("the body is swept", SOON, || {
+        record(&stage).filter(|record| record["body_bytes"].is_null())
+    });
+    assert_eq!(swept["state"], "tombstone", "{swept}");
+    // GUARANTEES says so: the end of our memory, not of the intent.
+    let again = until("the tombstone ends", SOON, || {
+        let answer = stage.gateway.send(&payment);
+        if answer.status == 410 {
+            stage.gateway.restart();
+            return None;
+        }
+        Some(answer)
+    });
+    again.assert_stored(201);
+    assert_ne!(again.body, first.body);
+    stage.upstream.assert_arrivals(2);
 }

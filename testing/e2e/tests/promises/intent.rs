@@ -1,6 +1,6 @@
 //! What is the same intent, and what gets one that is not.
 
-use hapax_e2e::{Answer, Request, Stage, UpstreamKind, fresh_key};
+use hapax_e2e::{Answer, Request, Serve, Stage, UpstreamKind, fresh_key};
 
 const PAYMENT: &str = r#"{"amount":1200,"currency":"EUR","to":"DE89","items":[{"sku":"a","count":1}],"options":{"instant":true}}"#;
 
@@ -338,4 +338,71 @@ fn two_routes_of_one_operation_share_one_set_of_keys() {
     // What belongs to no operation is passed on, key and all.
     stage.gateway.send(&payment.to("/v1/other"));
     assert_eq!(stage.upstream.arrivals()[2].field("idempotency-key"), format!("\"{key}\""));
+}
+
+/// A configuration whose last line is about what makes an intent.
+const RULES: &str = r#"
+    store = "sqlite:{dir}/hapax.db"
+    scope = { single_tenant = true }
+    [[service]]
+    upstream = "{upstream}"
+    [[operation]]
+    name = "payments.create"
+    routes = ["POST /payments"]
+"#;
+
+#[test]
+fn t12_a_record_is_compared_under_the_rules_it_was_made_with_when_those_change() {
+    let mut stage = Stage::configured(
+        UpstreamKind::Plain,
+        &format!("{RULES}fingerprint = {{ exclude = [\"/client_time\"] }}"),
+    );
+    let at = |key: &str, time: u8| {
+        Request::post("/payments", &format!(r#"{{"amount":1,"client_time":{time}}}"#)).key(key)
+    };
+    let (excluded, included) = (fresh_key(), fresh_key());
+    let first = stage.gateway.send(&at(&excluded, 1));
+    first.assert_stored(201);
+    stage.gateway.kill();
+    let plain = Serve::configured(stage.dir(), &stage.upstream, RULES).start();
+    // Made when the client's time did not count; it still does not.
+    plain.send(&at(&excluded, 2)).assert_replays(&first);
+    plain.send(&at(&excluded, 1).json(r#"{"amount":2}"#)).assert_problem(422, "key-reused");
+    let second = plain.send(&at(&included, 1));
+    second.assert_stored(201);
+    drop(plain);
+    stage.gateway.restart();
+    // Made when it counted; it still does.
+    stage.gateway.send(&at(&included, 1)).assert_replays(&second);
+    stage.gateway.send(&at(&included, 2)).assert_problem(422, "key-reused");
+    stage.upstream.assert_arrivals(2);
+}
+
+#[test]
+fn t12_a_record_made_under_rules_that_are_not_known_here_is_neither_replayed_nor_refused() {
+    let mut stage = Stage::resending(&[]);
+    let payment = Request::payment(&fresh_key());
+    let first = stage.gateway.send(&payment);
+    first.assert_stored(201);
+    stage.gateway.kill();
+    let change = |from: &str, to: &str| {
+        let database = rusqlite::Connection::open(stage.database()).expect("the database opens");
+        let replaced = database
+            .execute("UPDATE policy SET text = replace(text, ?1, ?2)", (from, to))
+            .expect("the policies change");
+        assert_ne!(replaced, 0);
+    };
+    // As a newer hapax would have written it.
+    change("\"version\":1", "\"version\":99");
+    let other = Serve::new(stage.dir(), &stage.upstream).start();
+    for request in [payment.clone(), payment.clone().json("{}")] {
+        let answer = other.send(&request);
+        answer.assert_problem(503, "policy-unknown");
+        assert!(answer.field("retry-after").is_some(), "{answer:?}");
+    }
+    drop(other);
+    change("\"version\":99", "\"version\":1");
+    stage.gateway.restart();
+    stage.gateway.send(&payment).assert_replays(&first);
+    stage.upstream.assert_arrivals(1);
 }

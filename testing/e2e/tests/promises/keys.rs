@@ -185,3 +185,38 @@ fn p18_what_connection_names_cannot_take_the_key_or_the_attempt_away() {
     stage.gateway.send_raw(&request).assert_replays(&first);
     stage.upstream.assert_arrivals(1);
 }
+
+#[test]
+fn a_patch_is_protected_like_a_post() {
+    let stage = Stage::new();
+    let patch = Request::payment(&fresh_key()).method("PATCH");
+    let first = stage.gateway.send(&patch);
+    first.assert_stored(201);
+    stage.gateway.send(&patch).assert_replays(&first);
+    stage.upstream.assert_arrivals(1);
+}
+
+#[test]
+fn an_event_id_can_be_the_key() {
+    let stage = Stage::configured(
+        UpstreamKind::Plain,
+        r#"
+        store = "sqlite:{dir}/hapax.db"
+        scope = { single_tenant = true }
+        [[service]]
+        upstream = "{upstream}"
+        [[operation]]
+        name = "events"
+        routes = ["POST /hooks"]
+        key = { from = "header:webhook-id", min_length = 1, min_bits = 0 }
+        fingerprint = { body = "none" }
+        "#,
+    );
+    let event =
+        Request::post("/hooks", r#"{"delivery":1}"#).header("webhook-id", "evt_0000000000042");
+    let first = stage.gateway.send(&event);
+    first.assert_stored(201);
+    // A provider changes fields between deliveries of one event.
+    stage.gateway.send(&event.json(r#"{"delivery":2}"#)).assert_replays(&first);
+    stage.upstream.only_arrival().effect_id();
+}

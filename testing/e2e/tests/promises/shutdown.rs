@@ -115,3 +115,17 @@ fn unkeyed_requests_in_flight_are_finished_too() {
     assert_eq!(get.answer().status, 200);
     assert_eq!(stage.gateway.ended(SOON).code(), Some(0));
 }
+
+#[test]
+fn a_stop_that_comes_as_soon_as_it_is_ready_is_orderly_too() {
+    let mut stage = Stage::new();
+    for round in 0..6 {
+        if round % 2 == 0 {
+            stage.gateway.terminate()
+        } else {
+            stage.gateway.interrupt()
+        }
+        assert_eq!(stage.gateway.ended(SOON).code(), Some(0), "round {round}");
+        stage.gateway.restart();
+    }
+}

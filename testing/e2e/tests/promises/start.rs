@@ -406,3 +406,36 @@ fn k1_each_operation_is_printed_with_its_policy_before_it_is_ready() {
     }
     stage.upstream.assert_arrivals(4);
 }
+
+#[test]
+fn several_that_start_at_once_on_a_new_database_agree() {
+    let scene = Scene::new();
+    let serve = scene.serve();
+    let gateways: Vec<_> = std::thread::scope(|scope| {
+        let starting: Vec<_> = (0..4).map(|_| scope.spawn(|| serve.start())).collect();
+        starting.into_iter().map(|gateway| gateway.join().expect("it starts")).collect()
+    });
+    let payment = Request::payment(&fresh_key()).act("sleep 50");
+    let all: Vec<_> = gateways.iter().collect();
+    hapax_e2e::copies(8, &all, &payment);
+    scene.upstream.assert_arrivals(1);
+    // One secret: what one of them made, the others use.
+    let failing = Request::payment(&fresh_key()).act("status 400");
+    for gateway in &gateways {
+        assert_eq!(gateway.send(&failing).status, 400);
+    }
+    let arrivals = scene.upstream.arrivals();
+    assert!(
+        arrivals[2..].iter().all(|a| a.effect_id() == arrivals[1].effect_id()),
+        "{arrivals:#?}"
+    );
+}
+
+#[test]
+fn killed_while_it_starts_it_starts_the_next_time() {
+    let scene = Scene::new();
+    for milliseconds in (0..48).step_by(4) {
+        scene.serve().start_and_kill(std::time::Duration::from_millis(milliseconds));
+    }
+    scene.serve().start().send(&Request::payment(&fresh_key())).assert_stored(201);
+}

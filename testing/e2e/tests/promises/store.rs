@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use hapax_e2e::{Gateway, Request, Stage, eventually, fresh_key};
+use hapax_e2e::{Gateway, Request, Stage, UpstreamKind, eventually, fresh_key};
 use rusqlite::Connection;
 
 use crate::SOON;
@@ -193,4 +193,45 @@ fn every_record_is_on_disk_before_the_request_is_forwarded() {
     // Another process sees the claim of the request that is under way.
     let listed = stage.records(&["list", "--state", "executing", "--json"]);
     assert_eq!(listed.stdout.lines().count(), 1, "{listed:?}");
+}
+
+#[test]
+fn p11_on_a_full_disk_nothing_arrives_and_it_goes_on_when_there_is_room() {
+    let mut stage = Stage::of(UpstreamKind::Plain, |serve| serve.with_room_for(400));
+    let big = || Request::payment(&fresh_key()).act("effect; status 201; body sized 60000");
+    // Until a claim does not fit any more.
+    let mut settled = Vec::new();
+    let refused = hapax_e2e::until("the disk is full", SOON, || {
+        let request = big();
+        let answer = stage.gateway.send(&request);
+        match answer.problem().as_deref() {
+            None => settled.push((request, answer.assert_stored(201).clone())),
+            // The claim fitted and the answer did not.
+            Some("outcome-unknown") => {}
+            Some(_) => return Some((request, answer)),
+        }
+        None
+    });
+    refused.1.assert_problem(503, "store-unavailable");
+    let before = stage.upstream.arrivals().len();
+    stage.gateway.send(&refused.0).assert_problem(503, "store-unavailable");
+    stage.upstream.assert_arrivals(before);
+    eventually("it is not ready", SOON, || stage.gateway.operator("/readyz").status == 503);
+    let unkeyed = stage.gateway.send(&big().without("idempotency-key"));
+    assert_eq!(unkeyed.status, 201, "{unkeyed:?}");
+    // What was stored is replayed.
+    for (request, first) in &settled {
+        stage.gateway.send(request).assert_replays(first);
+    }
+    stage.gateway.make_room();
+    eventually("it is ready", SOON, || stage.gateway.operator("/readyz").status == 200);
+    stage.gateway.send(&refused.0).assert_stored(201);
+    for (request, first) in &settled {
+        stage.gateway.send(request).assert_replays(first);
+    }
+    let mut seen = std::collections::BTreeSet::new();
+    for arrival in stage.upstream.arrivals() {
+        let fresh = arrival.all("idempotency-key").is_empty() || seen.insert(arrival.effect_id());
+        assert!(fresh, "twice: {arrival:?}");
+    }
 }

@@ -64,7 +64,10 @@ fn a_keyed_request_that_does_not_say_whose_it_is_is_refused_and_nothing_arrives(
         payment.clone().header("x-account", "anna").header("x-account", "anna"),
     ];
     for request in refused {
-        stage.gateway.send(&request).assert_problem(401, "scope-missing");
+        let answer = stage.gateway.send(&request);
+        answer.assert_problem(401, "scope-missing");
+        // RFC 9110 15.5.2: a 401 has a challenge.
+        assert_eq!(answer.all("www-authenticate").len(), 1, "{answer:?}");
     }
     stage.upstream.assert_arrivals(0);
     // Without a key there is nothing to protect, so it passes.

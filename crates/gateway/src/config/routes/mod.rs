@@ -1,7 +1,8 @@
 //! Which operation a request belongs to.
 
-use std::{borrow::Cow, cmp::Ordering, collections::HashMap, fmt, sync::Arc};
+use std::{borrow::Cow, collections::HashMap, fmt, sync::Arc};
 
+use hapax_core::{PathPattern, PathSegment as Segment};
 use http::Method;
 
 use super::Operation;
@@ -9,7 +10,7 @@ use super::Operation;
 mod parse;
 mod path;
 
-pub(super) use path::{Segment, contains, matches, normalised, overlap};
+pub(super) use path::{contains, normalised, overlap};
 
 /// A method and the paths it goes with: `POST /v1/payments/{id}/capture`.
 ///
@@ -20,8 +21,7 @@ pub(super) use path::{Segment, contains, matches, normalised, overlap};
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct RoutePattern {
     method: Method,
-    path: String,
-    segments: Vec<Segment>,
+    pattern: PathPattern,
 }
 
 impl RoutePattern {
@@ -31,60 +31,33 @@ impl RoutePattern {
     }
 
     /// The path's pattern.
-    pub fn path(&self) -> &str {
-        &self.path
+    pub const fn pattern(&self) -> &PathPattern {
+        &self.pattern
     }
 
     pub(super) fn segments(&self) -> &[Segment] {
-        &self.segments
+        self.pattern.segments()
     }
 
     /// Whether exactly the same requests are on both routes.
     pub(super) fn is_same(&self, other: &Self) -> bool {
-        let (one, two) = (&*self.segments, &*other.segments);
+        let (one, two) = (self.segments(), other.segments());
         self.method == other.method && contains(one, two) && contains(two, one)
     }
 
     /// Whether a request could be on both routes with neither being a special case of the other.
     pub(super) fn ambiguous_with(&self, other: &Self) -> bool {
-        let (one, other_way) = (&*self.segments, &*other.segments);
+        let (one, other_way) = (self.segments(), other.segments());
         self.method == other.method
             && overlap(one, other_way)
             && contains(one, other_way) == contains(other_way, one)
-    }
-
-    fn is_exact(&self) -> bool {
-        self.segments.iter().all(|segment| matches!(segment, Segment::Literal(_)))
-    }
-
-    /// The more special first.
-    fn by_specificity(&self, other: &Self) -> Ordering {
-        self.segments.iter().map(Segment::rank).cmp(other.segments.iter().map(Segment::rank))
     }
 }
 
 impl fmt::Display for RoutePattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.method, self.path)
+        write!(f, "{} {}", self.method, self.pattern)
     }
-}
-
-/// What of a request's path is part of its intent: what the most special of the operation's routes
-/// leaves open, so that routes of one operation share one set of keys.
-///
-/// `POST /v1/payments` and `POST /v2/payments` leave nothing open and are the same intent;
-/// `/v1/accounts/{account}` and `/v2/{account}` are for the same account. A `*` leaves the rest
-/// open. Names and values are told apart by NUL, which no path has.
-pub(super) fn open_part(routes: &[RoutePattern], method: &Method, path: &str) -> String {
-    let path = normalised(path);
-    let fits =
-        |route: &&RoutePattern| route.method == *method && matches(&route.segments, &path);
-    let Some(route) = routes.iter().filter(fits).min_by(|a, b| a.by_specificity(b)) else {
-        return path.into_owned();
-    };
-    let mut open = path::parameters(&route.segments, &path);
-    open.sort_unstable();
-    open.iter().flat_map(|(name, value)| [name, "\0", value, "\0"]).collect()
 }
 
 /// The operations of one service by method and path.
@@ -116,18 +89,19 @@ impl Routes {
         routes.exact.get(path).or_else(|| {
             let mut patterns = routes.patterns.iter();
             patterns
-                .find(|(pattern, _)| matches(&pattern.segments, path))
+                .find(|(pattern, _)| pattern.pattern.matches(path))
                 .map(|(_, operation)| operation)
         })
     }
 
     pub(super) fn insert(&mut self, route: &RoutePattern, operation: &Arc<Operation>) {
         let routes = self.methods.entry(route.method.clone()).or_default();
-        if route.is_exact() {
-            routes.exact.insert(route.path.as_str().into(), Arc::clone(operation));
+        if route.pattern.is_exact() {
+            routes.exact.insert(route.pattern.as_str().into(), Arc::clone(operation));
             return;
         }
-        let less_special = |(other, _): &(RoutePattern, _)| other.by_specificity(route).is_le();
+        let less_special =
+            |(other, _): &(RoutePattern, _)| other.pattern.by_specificity(&route.pattern).is_le();
         let at = routes.patterns.partition_point(less_special);
         routes.patterns.insert(at, (route.clone(), Arc::clone(operation)));
     }

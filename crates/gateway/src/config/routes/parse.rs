@@ -2,7 +2,9 @@
 
 use http::Method;
 
-use super::{RoutePattern, Segment, normalised, path::u8_from_hex};
+use hapax_core::PathPattern;
+
+use super::{RoutePattern, normalised, path::u8_from_hex};
 use crate::config::{
     Fault,
     suggest::{nearest, shown},
@@ -25,8 +27,8 @@ impl RoutePattern {
         };
         let method = read_method(method)?;
         let path = normalised(path.trim_start_matches(' ')).into_owned();
-        let segments = read_path(&path)?;
-        Ok(Self { method, path, segments })
+        check_path(&path)?;
+        Ok(Self { method, pattern: PathPattern::new(&path) })
     }
 }
 
@@ -50,7 +52,7 @@ fn read_method(text: &str) -> Result<Method, Fault> {
     }
 }
 
-fn read_path(path: &str) -> Result<Vec<Segment>, Fault> {
+fn check_path(path: &str) -> Result<(), Fault> {
     let wrong = |what: String, help: &str| Err(Fault::new(what, help));
     if path.contains("://") {
         let what = format!("{} is a URL, not a path", shown(path));
@@ -70,24 +72,22 @@ fn read_path(path: &str) -> Result<Vec<Segment>, Fault> {
     }
     let mut names = Vec::new();
     let count = rest.split('/').count();
-    let mut segments = Vec::with_capacity(count);
     for (at, part) in rest.split('/').enumerate() {
-        let segment = read_segment(part, at + 1 == count)?;
-        if matches!(segment, Segment::Parameter(_)) {
+        if is_parameter(part, at + 1 == count)? {
             if names.contains(&part) {
                 return wrong(format!("{part} is in the path twice"), "give each its own name");
             }
             names.push(part);
         }
-        segments.push(segment);
     }
-    Ok(segments)
+    Ok(())
 }
 
-fn read_segment(part: &str, last: bool) -> Result<Segment, Fault> {
+/// Whether a part that is written right is a parameter.
+fn is_parameter(part: &str, last: bool) -> Result<bool, Fault> {
     const BRACES: &str = "write {name} for any one segment and * at the end for any rest";
     if part == "*" && last {
-        return Ok(Segment::Rest);
+        return Ok(false);
     }
     if part.contains('*') {
         let what = format!("{} has a * that is not the last segment by itself", shown(part));
@@ -102,8 +102,8 @@ fn read_segment(part: &str, last: bool) -> Result<Segment, Fault> {
         !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
     };
     match named {
-        Some(name) if is_name(name) => Ok(Segment::Parameter(name.into())),
-        None if !part.contains(['{', '}']) => Ok(Segment::Literal(part.into())),
+        Some(name) if is_name(name) => Ok(true),
+        None if !part.contains(['{', '}']) => Ok(false),
         _ => Err(Fault::new(format!("{} is not a whole {{name}}", shown(part)), BRACES)),
     }
 }

@@ -1,68 +1,6 @@
 //! Paths, and what a pattern of them goes with.
 
-use super::Cow;
-
-/// One part of a path pattern.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub(in crate::config) enum Segment {
-    /// Exactly this.
-    Literal(Box<str>),
-    /// Any one segment that is not empty, under this name.
-    Parameter(Box<str>),
-    /// One or more segments, whatever they are. Always the last.
-    Rest,
-}
-
-impl Segment {
-    /// Smaller is more special.
-    pub(super) const fn rank(&self) -> u8 {
-        match self {
-            Self::Literal(_) => 0,
-            Self::Parameter(_) => 1,
-            Self::Rest => 2,
-        }
-    }
-}
-
-/// Whether a path is one of the pattern's.
-pub(in crate::config) fn matches(mut pattern: &[Segment], path: &str) -> bool {
-    let Some(path) = path.strip_prefix('/') else { return false };
-    for part in path.split('/') {
-        let Some((segment, rest)) = pattern.split_first() else { return false };
-        let fits = match segment {
-            Segment::Rest => return true,
-            Segment::Parameter(_) => !part.is_empty(),
-            Segment::Literal(literal) => **literal == *part,
-        };
-        if !fits {
-            return false;
-        }
-        pattern = rest;
-    }
-    pattern.is_empty()
-}
-
-/// What a pattern leaves open of a path that it goes with, by name: the parameters, and `*` for the
-/// rest.
-pub(in crate::config) fn parameters<'p>(
-    pattern: &'p [Segment],
-    path: &'p str,
-) -> Vec<(&'p str, &'p str)> {
-    let mut left = path.strip_prefix('/').unwrap_or(path);
-    let mut open = Vec::new();
-    for segment in pattern {
-        if *segment == Segment::Rest {
-            open.push(("*", left));
-            break;
-        }
-        let (part, rest) = left.split_once('/').unwrap_or((left, ""));
-        if let Segment::Parameter(name) = segment {
-            open.push((name, part));
-        }
-        left = rest;
-    }
-    open
-}
+use super::{Cow, Segment};
 
 /// Whether some path is one of both patterns.
 pub(in crate::config) fn overlap(one: &[Segment], other: &[Segment]) -> bool {

@@ -120,18 +120,17 @@ async fn the_same_bytes_under_another_coding_are_another_intent() {
 }
 
 #[tokio::test]
-async fn our_own_fields_are_stripped_from_trailers_too() {
-    let (mut raw, store) = world().await;
-    let gateway = gateway(&store, raw.address, &format!("{SINGLE}{PAY}")).await;
+async fn a_keyed_request_with_trailer_fields_is_refused() {
+    let (_raw, store) = world().await;
+    // Nobody listens at the discard port: a request that was passed on would be a 503.
+    let gateway =
+        gateway(&store, SocketAddr::from(([127, 0, 0, 1], 9)), &format!("{SINGLE}{PAY}")).await;
     let request = format!(
         "POST /pay HTTP/1.1\r\nhost: a\r\nconnection: close\r\n{KEY}\
          trailer: hapax-attempt, idempotency-key\r\ntransfer-encoding: chunked\r\n\r\n\
          2\r\n{{}}\r\n0\r\nhapax-attempt: 7\r\nidempotency-key: \"mine\"\r\n\r\n"
     );
-    assert_eq!(status(&exchange(gateway, request).await), 201);
-    let arrived = raw.request().await.to_ascii_lowercase();
-    assert!(!arrived.contains("hapax-attempt: 7"), "{arrived}");
-    assert!(!arrived.contains("\"mine\""), "{arrived}");
+    assert_eq!(status(&exchange(gateway, request).await), 400);
 }
 
 #[tokio::test]

@@ -1,6 +1,8 @@
 //! Promises of the engine under a store that fails in unusual ways, named after the promise.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)] // a test that cannot go on fails
 
+mod common;
+
 use std::{
     sync::{
         Arc,
@@ -9,14 +11,12 @@ use std::{
     time::Duration,
 };
 
-use bytes::Bytes;
-use hapax::{
-    Answer, Ended, Executed, Execution, Hapax, Intent, Operation, Options, Reply, Secrets,
-};
+use common::{LOST, PAY, id, intent, policy, problem, replied, resend, told};
+use hapax::{Answer, Executed, Execution, Hapax, Operation, Options, Secrets};
 use hapax_core::{
-    Advance, ClaimNumber, EffectSecret, Found, InFlight, Key, NewClaim, Observed, ObservedEnd,
-    OnUnknown, OperationName, OperationPolicy, Ownership, PolicyDigest, ProblemKind, RecordId,
-    Scope, Seen, Settlement, StoreTime, StoredResponse, Would,
+    Advance, ClaimNumber, EffectSecret, Found, InFlight, NewClaim, Observed, ObservedEnd,
+    OperationName, OperationPolicy, Ownership, PolicyDigest, ProblemKind, RecordId, Seen,
+    Settlement, StoreTime, Would,
 };
 use hapax_store::{
     Claimed, Claims, HistoryEntry, Inspect, ListFilter, Listed, Lookup, ManualClock, MemoryStore,
@@ -25,9 +25,6 @@ use hapax_store::{
 };
 use parking_lot::Mutex;
 use tokio::{sync::Semaphore, time::timeout};
-
-const PAY: &str = "{\"amount\":1}";
-const LOST: Executed<&'static str> = Executed { ended: Ended::Lost, live: None };
 
 #[tokio::test(start_paused = true)]
 async fn a_claim_whose_answer_was_lost_does_not_lock_the_key_when_the_store_fails_next() {
@@ -129,8 +126,8 @@ async fn the_first_caller_is_not_told_to_retry_where_a_resend_is_over() {
         clock.advance(Duration::from_secs(3600));
         LOST
     });
-    assert_eq!(status(slow.await), (ProblemKind::OutcomeUnknown, 409));
-    assert_eq!(status(world.pay(LOST).await), (ProblemKind::OutcomeUnknown, 409));
+    assert_eq!(told(slow.await), (ProblemKind::OutcomeUnknown, 409, 60));
+    assert_eq!(told(world.pay(LOST).await), (ProblemKind::OutcomeUnknown, 409, 60));
 }
 
 #[tokio::test]
@@ -189,18 +186,6 @@ struct World {
     effects: Arc<AtomicUsize>,
 }
 
-fn policy() -> OperationPolicy {
-    OperationPolicy::new(OperationName::new("pay").unwrap(), "http://127.0.0.1:1")
-}
-
-fn resend() -> OperationPolicy {
-    OperationPolicy {
-        on_unknown: OnUnknown::Resend,
-        collapse_for: Some(Duration::from_secs(3600)),
-        ..policy()
-    }
-}
-
 async fn world(policy: OperationPolicy) -> World {
     let clock = Arc::new(ManualClock::new());
     join(MemoryStore::new(clock.clone()), clock, policy).await
@@ -230,17 +215,9 @@ impl World {
         F: FnOnce(Execution) -> Fut + Send + 'static,
         Fut: Future<Output = Executed<&'static str>> + Send + 'static,
     {
-        let intent = Intent {
-            method: "POST".to_owned(),
-            path: "/payments".to_owned(),
-            query: None,
-            media_type: Some(Bytes::from_static(b"application/json")),
-            headers: Vec::new(),
-            body: Bytes::from_static(body.as_bytes()),
-        };
+        let intent = intent(self.operation.name(), body);
         let fingerprint = self.operation.fingerprint(&intent).unwrap();
-        let key = Key::from_bytes(b"key").unwrap();
-        let id = RecordId::new(&Scope::single_tenant(), self.operation.name(), &key);
+        let id = id(&self.operation);
         let effects = Arc::clone(&self.effects);
         let execute = move |execution| {
             effects.fetch_add(1, Ordering::SeqCst);
@@ -285,25 +262,6 @@ fn held(
 async fn settle_down() {
     for _ in 0..200 {
         tokio::task::yield_now().await;
-    }
-}
-
-fn replied(status: u16, live: &'static str) -> Executed<&'static str> {
-    let response =
-        StoredResponse { status, body: Bytes::from_static(live.as_bytes()), ..Default::default() };
-    let reply =
-        Reply { status, by_head: false, said: None, replayed: false, response: Some(response) };
-    Executed { ended: Ended::Answered(reply), live: Some(live) }
-}
-
-fn problem<T: std::fmt::Debug>(answer: Answer<T>) -> ProblemKind {
-    status(answer).0
-}
-
-fn status<T: std::fmt::Debug>(answer: Answer<T>) -> (ProblemKind, u16) {
-    match answer {
-        Answer::Problem(problem) => (problem.kind, problem.status),
-        other => panic!("{other:?}"),
     }
 }
 
@@ -453,6 +411,10 @@ impl Observations for Tampered {
 impl Standing for Tampered {
     fn beat(&self) -> Answered<'_, ()> {
         Box::pin(async move { self.inner().beat().await })
+    }
+
+    fn distrust(&self, reason: String) {
+        self.inner().distrust(reason);
     }
 
     fn standing(&self) -> StandingState {
