@@ -31,9 +31,10 @@ impl Test {
     }
 }
 
-/// Builds the programs that end-to-end tests start.
+/// Builds the programs that end-to-end tests start: `hapax` and the upstream of the tests. For the
+/// whole workspace, because the tests then share what is built.
 pub(crate) fn build() -> Outcome {
-    run(cargo().args(["build", "--locked", "-p", "hapax-cli", "-p", "hapax-e2e", "--bins"]))
+    run(cargo().args(["build", "--locked", "--workspace", "--bins"]))
 }
 
 /// The runner of tests, ready for the arguments that both runners know.

@@ -217,5 +217,6 @@ fn install_metrics() -> Result<PrometheusHandle, Failure> {
     let handle = builder.install_recorder().map_err(Failure::start)?;
     hapax::metric_definitions::describe();
     hapax_gateway::metric_definitions::describe();
+    hapax_sql::telemetry::describe();
     Ok(handle)
 }

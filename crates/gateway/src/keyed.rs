@@ -86,7 +86,7 @@ fn check_compared(route: &Route, headers: &HeaderMap) -> Result<(), Problem> {
         }
     }
     let compared = route.compared_headers.iter();
-    let of_this_hop = [&CONTENT_TYPE, &CONTENT_ENCODING, &route.key_header]
+    let of_this_hop = [&CONTENT_TYPE, &CONTENT_ENCODING]
         .into_iter()
         .chain(compared)
         .find(|field| headers::ends_here(headers, field));

@@ -4,15 +4,19 @@
 mod kit;
 
 use std::{
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 
 use bytes::Bytes;
-use hapax_core::RecordId;
+use hapax_core::{Advance, AdvanceReason, NewClaim, RecordId, Retention, Settlement, StoreTime};
 use hapax_sql::{Fault, SqliteConfig, SqliteStore};
 use hapax_store::{
     Claimed, Claims, Clock, Lookup, ManualClock, Owned, Standing, StandingState, StoreError, Sweep,
+    SystemClock,
 };
 use kit::*;
 use tokio::task::JoinSet;
@@ -104,10 +108,10 @@ async fn locked_by_another_program_is_told_in_time_and_nothing_is_written() {
     let refused = claims.join_all().await;
     let waited = started.elapsed();
     assert!(waited > Duration::from_millis(1900), "{waited:?}");
-    assert!(waited < Duration::from_millis(2600), "{waited:?}");
+    assert!(waited < Duration::from_millis(3500), "{waited:?}");
     assert!(matches!(store.standing(), StandingState::Failing { .. }));
     let of_two_seconds = StoreError::Locked(Duration::from_secs(2));
-    assert_eq!(refused[0].1, Err(of_two_seconds.clone()));
+    assert!(refused.iter().any(|(_, refused)| *refused == Err(of_two_seconds.clone())));
     let message = "the store stayed locked by another process for 2s";
     assert_eq!(of_two_seconds.to_string(), message);
 
@@ -136,6 +140,63 @@ async fn a_lock_that_is_given_back_in_time_is_waited_for() {
     tokio::time::sleep(Duration::from_millis(300)).await;
     shell.execute_batch("ROLLBACK").expect("it is given back");
     ours(claim.await.expect("no panic"));
+}
+
+/// A clock that stands in for a disk that hangs: whoever asks for the time waits.
+#[derive(Default)]
+struct Hanging(AtomicBool);
+
+impl Clock for Hanging {
+    fn now(&self) -> StoreTime {
+        while self.0.load(Ordering::SeqCst) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        SystemClock.now()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_disk_that_hangs_hangs_no_caller_and_certainty_is_told() {
+    let place = Place::new();
+    let clock = Arc::new(Hanging::default());
+    let config = SqliteConfig::new(place.file());
+    let timeout = Duration::from_millis(200);
+    let config = SqliteConfig { timeout, clock: clock.clone(), ..config };
+    let store = Arc::new(SqliteStore::open(config).expect("the store opens"));
+    let claim = |claim: NewClaim| {
+        let store = store.clone();
+        tokio::spawn(async move { store.claim(claim).await })
+    };
+    clock.0.store(true, Ordering::SeqCst);
+    let (under_way, queued) = (a_claim(), a_claim());
+    let first = claim(under_way.clone());
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let second = claim(queued.clone());
+    let lost = first.await.expect("no panic");
+    assert!(matches!(lost, Err(StoreError::AnswerLost { .. })), "{lost:?}");
+    let refused = second.await.expect("no panic");
+    let reason = "the store did not get to it within 200ms".to_owned();
+    assert_eq!(refused, Err(StoreError::Unavailable { reason }));
+    clock.0.store(false, Ordering::SeqCst);
+    store.beat().await.expect("it goes on");
+    assert_eq!(store.find(queued.id).await, Ok(None), "refused means not written");
+    ours(store.claim(under_way).await);
+}
+
+#[tokio::test]
+async fn a_claim_of_a_stub_takes_its_slot() {
+    let place = Place::new();
+    let store = place.open();
+    let record = executing(&store).await;
+    let retention = Retention::default();
+    let nothing = Settlement::NotApplied { every_attempt: false, retention };
+    let stub = done(store.settle(record.ownership(), nothing).await);
+    let due = "SELECT count(*) FROM ending WHERE due IS NOT NULL";
+    assert_eq!(number(&place.shell(), due), 1);
+    let claim = claim_of(stub.id);
+    let advance = Advance { seen: stub.seen(), reason: AdvanceReason::Released, claim };
+    ours(store.advance(advance).await);
+    assert_eq!(number(&place.shell(), due), 0, "nothing is left for the sweeper to find");
 }
 
 fn bounded(place: &Place, clock: &Arc<ManualClock>, max_bytes: u64) -> SqliteStore {

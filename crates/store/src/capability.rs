@@ -135,7 +135,7 @@ pub trait Sweep: Send + Sync {
     fn sweep(&self, own_clock: StoreTime, limit: usize) -> Reply<'_, Swept>;
 }
 
-/// What one step of a sweep did.
+/// What one step of a sweep did. Less than the limit does not mean that nothing is left.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Swept {
     /// Bodies dropped: their records are tombstones now.

@@ -8,7 +8,7 @@
 
 use std::{
     env, fs,
-    io::{BufRead, BufReader, Read},
+    io::{BufRead, BufReader},
     net::TcpStream,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},

@@ -290,21 +290,26 @@ fn a_success_too_large_to_keep_is_settled_by_its_head_and_a_failure_is_not() {
 }
 
 #[test]
-fn trailers_of_a_keyed_request_and_its_first_answer_pass() {
+fn trailers_of_a_first_answer_pass() {
     let stage = Stage::new();
     let request = Request::payment(&fresh_key())
         .header("te", "trailers")
-        .trailer("x-checksum", "7")
         .act("effect; status 200; body trailers");
     let first = stage.gateway.send(&request);
     first.assert_stored(200);
-    let arrival = stage.upstream.only_arrival();
-    assert_eq!(arrival.trailers, [("x-checksum".to_owned(), "7".to_owned())], "{arrival:?}");
     assert_eq!(first.text(), "with trailers");
     assert_eq!(first.trailers, [("x-sum".to_owned(), b"42".to_vec())], "{first:?}");
     let replay: Answer = stage.gateway.send(&request);
     assert_eq!(replay.body, first.body);
     assert!(replay.is_replay(), "{replay:?}");
+}
+
+#[test]
+fn trailers_of_a_keyed_request_are_refused_rather_than_left_out_of_its_intent() {
+    let stage = Stage::new();
+    let request = Request::payment(&fresh_key()).trailer("x-checksum", "7");
+    stage.gateway.send(&request).assert_problem(400, "body-invalid");
+    stage.upstream.assert_arrivals(0);
 }
 
 #[test]
