@@ -2,7 +2,6 @@
 
 use std::{
     fs,
-    path::Path,
     process::Command,
     thread,
     time::{SystemTime, UNIX_EPOCH},
@@ -24,7 +23,8 @@ pub(crate) fn write(path: &str, mut result: Value) -> Outcome {
     result["uncommitted_changes"] = changes.is_none_or(|changes| !changes.is_empty()).into();
     result["rustc"] = line_of(Command::new("rustc").arg("--version")).into();
     result["cores"] = thread::available_parallelism().map_or(0, usize::from).into();
-    let path = root().join(Path::new(path));
+    let path = root().join(path);
+    fs::create_dir_all(path.parent().unwrap_or(root())).context(path.display())?;
     fs::write(&path, format!("{result:#}\n")).context(path.display())?;
     eprintln!("==> wrote {}", path.display());
     Ok(())

@@ -119,8 +119,9 @@ impl Soak {
             outcome = run(&mut command);
             passed += u32::from(outcome.is_ok());
         }
+        let what = [race.package, race.test, race.filter.unwrap_or("all")].join(" ");
         json!({
-            "what": format!("{} {} {}", race.package, race.test, race.filter.unwrap_or("")),
+            "what": what,
             "rounds": self.rounds,
             "rounds_passed": passed,
             "outcome": outcome_of(outcome),

@@ -154,10 +154,14 @@ impl Request {
         for (name, value) in &self.headers {
             text += &format!("{name}: {value}\r\n");
         }
-        text += &format!("content-length: {}\r\nconnection: close\r\n\r\n", self.body.len());
-        let mut bytes = text.into_bytes();
-        bytes.extend_from_slice(&self.body);
-        bytes
+        text += "connection: close\r\n";
+        let (length, body) = (self.body.len(), &self.body[..]);
+        if self.chunked {
+            text += &format!("transfer-encoding: chunked\r\n\r\n{length:x}\r\n");
+            return [text.as_bytes(), body, b"\r\n0\r\n\r\n"].concat();
+        }
+        text += &format!("content-length: {length}\r\n\r\n");
+        [text.as_bytes(), body].concat()
     }
 
     fn head(&self, builder: request::Builder) -> request::Builder {

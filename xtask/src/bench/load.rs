@@ -151,3 +151,40 @@ fn field<'h>(head: &'h [u8], name: &str) -> Option<&'h str> {
 fn now() -> std::time::Instant {
     std::time::Instant::now()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_read_to_its_end_and_no_further() {
+        let mut stream: &[u8] =
+            b"HTTP/1.1 201 Created\r\nContent-length: 2\r\n\r\n{}HTTP/1.1 204 No\r\n\r\n";
+        let mut head = Vec::new();
+        assert!(read_message(&mut stream, &mut head).unwrap());
+        assert!(Expected::Fresh.check(&head).is_ok() && Expected::Replayed.check(&head).is_err());
+        assert!(read_message(&mut stream, &mut head).unwrap());
+        assert_eq!(head, b"HTTP/1.1 204 No\r\n\r\n");
+        assert!(!read_message(&mut stream, &mut head).unwrap());
+    }
+
+    #[test]
+    fn what_cannot_be_measured_is_an_error() {
+        let cut_or_chunked: [&[u8]; 3] = [
+            b"HTTP/1.1 201 Created\r\nContent-Le",
+            b"HTTP/1.1 201 Created\r\nContent-Length: 3\r\n\r\n{}",
+            b"HTTP/1.1 201 Created\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        ];
+        for mut stream in cut_or_chunked {
+            assert!(read_message(&mut stream, &mut Vec::new()).is_err());
+        }
+    }
+
+    #[test]
+    fn a_quantile_is_one_of_the_measured_times() {
+        let latencies = (1..=100).map(Duration::from_millis).collect();
+        let measured = Measured { rate: 1.0, latencies };
+        assert_eq!(measured.quantile(0.99), Duration::from_millis(99));
+        assert_eq!(measured.quantile(1.0), Duration::from_millis(100));
+    }
+}

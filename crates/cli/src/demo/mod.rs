@@ -27,6 +27,7 @@ use self::{
     counts::Counts,
     interrupts::Interrupts,
     invitation::{announce, invite},
+    output::say,
     plan::{PAYEES, plan},
     progress::View,
     report::{Facts, Report},
@@ -99,7 +100,10 @@ async fn play(
     announce(stage, args, seed);
     let report = tokio::select! {
         report = perform(args, seed, stage) => report?,
-        code = interrupts.next() => return Ok(code),
+        code = interrupts.next() => {
+            say("\n  Interrupted: there is no verdict.");
+            return Ok(code);
+        }
     };
     report.print();
     if let Some(path) = &args.report {
@@ -142,14 +146,13 @@ async fn perform(args: &DemoArgs, seed: u64, stage: &mut Stage) -> Result<Report
         never = meanwhile => match never.0 {},
     };
     view.clear();
-    let broken = |error| Failure::new(1, error);
     Ok(Report::new(&Facts {
         seed,
         took: begun.elapsed(),
         histories: &histories,
         counts: &counts,
-        ledger: &ledger.payments(PAYEES).await.map_err(broken)?,
-        arrivals: ledger.rows(PAYEES).await.map_err(broken)?.arrivals,
+        ledger: &ledger.payments(PAYEES).await?,
+        arrivals: ledger.rows(PAYEES).await?.arrivals,
         service_crashes: service.exits(),
         gateway_kills: gateway.kills(),
         gateway_failures: gateway.exits().saturating_sub(gateway.kills()),

@@ -49,7 +49,7 @@ impl View {
         }
     }
 
-    /// Takes the bars away.
+    /// Takes the bars away. Without this they stay as they are.
     pub(super) fn clear(&self) {
         if let Some(bars) = &self.bars {
             bars.all.clear().unwrap_or_default();
@@ -94,6 +94,14 @@ impl View {
         bars.answers.set_message(format!(
             "replays {replays}  refused {refused}  in flight {in_flight}  unknown {unknown}"
         ));
+    }
+}
+
+/// Bars that were not taken away stay as they are: a bar that ends would be drawn once more, over
+/// what a terminal may have written in between (`^C`).
+impl Drop for Bars {
+    fn drop(&mut self) {
+        self.all.set_draw_target(ProgressDrawTarget::hidden());
     }
 }
 

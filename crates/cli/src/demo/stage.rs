@@ -44,7 +44,7 @@ impl Stage {
 
     /// The service's ledger, for reading.
     pub(super) fn ledger(&self) -> Result<Ledger, Failure> {
-        Ledger::read(&ledger(self.folder.path())).map_err(|error| Failure::new(1, error))
+        Ok(Ledger::read(&ledger(self.folder.path()))?)
     }
 
     /// Puts a well-behaved service on the same ledger in the place of the faulty one.

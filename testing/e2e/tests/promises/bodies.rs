@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use hapax_e2e::{Connection, Request, Stage, UpstreamKind, eventually, fresh_key};
+use hapax_e2e::{Answer, Connection, Request, Stage, UpstreamKind, eventually, fresh_key};
 
 use crate::SOON;
 
@@ -13,6 +13,14 @@ fn upload(size: usize) -> Request {
     Request::new("POST", "/upload")
         .body("application/octet-stream", vec![b'x'; size])
         .key(&fresh_key())
+}
+
+/// The answer to a request that is refused before all of it was sent.
+fn refused_early(stage: &Stage, request: &Request) -> Answer {
+    let mut client = stage.gateway.connect();
+    // It may be refused, and the connection closed, before the last byte.
+    let _ = client.try_write(request.to_bytes());
+    client.answer()
 }
 
 /// Short bounds, so that they can be waited for.
@@ -36,12 +44,12 @@ fn p42_a_body_of_the_limit_passes_and_one_byte_more_is_413_with_nothing_claimed(
     stage.gateway.send(&largest).assert_stored(201);
     assert_eq!(stage.upstream.only_arrival().length, MIB as u64);
     for too_large in [upload(MIB + 1), upload(MIB + 1).chunked()] {
-        stage.gateway.send(&too_large).assert_problem(413, "body-too-large");
+        refused_early(&stage, &too_large).assert_problem(413, "body-too-large");
         stage.upstream.assert_arrivals(1);
     }
     // The key was not claimed: the smaller request is the first intent under it.
     let key = fresh_key();
-    stage.gateway.send(&upload(2 * MIB).key(&key)).assert_problem(413, "body-too-large");
+    refused_early(&stage, &upload(2 * MIB).key(&key)).assert_problem(413, "body-too-large");
     stage.gateway.send(&upload(10).key(&key)).assert_stored(201);
     assert_eq!(stage.upstream.arrivals()[1].attempt(), 1);
 }

@@ -173,16 +173,21 @@ fn the_upstream_sees_the_effect_id_and_the_attempt_and_never_the_clients_key() {
 fn p18_what_connection_names_cannot_take_the_key_or_the_attempt_away() {
     let stage = Stage::new();
     let key = fresh_key();
-    let named = "Connection: close, idempotency-key, hapax-attempt, x-hop\r\nX-Hop: 1\r\n";
-    let request = raw(&format!("Idempotency-Key: \"{key}\"\r\n{named}"))
-        .replace("\r\nConnection: close\r\n\r\n", "\r\n\r\n");
-    let first = stage.gateway.send_raw(&request);
+    let naming = |named: &str| {
+        raw(&format!("Idempotency-Key: \"{key}\"\r\nX-Hop: 1\r\n"))
+            .replace("\r\nConnection: close\r\n", &format!("\r\nConnection: close, {named}\r\n"))
+    };
+    // Taken at its word it would be unprotected, so it is refused.
+    let refused = stage.gateway.send_raw(&naming("idempotency-key"));
+    assert_eq!(refused.status, 400, "{refused:?}");
+    stage.upstream.assert_arrivals(0);
+    let first = stage.gateway.send_raw(&naming("hapax-attempt, x-hop"));
     assert_eq!(first.status, 201, "{first:?}");
     let arrival = stage.upstream.only_arrival();
     assert_eq!(arrival.attempt(), 1);
     arrival.effect_id();
     assert_eq!(arrival.all("x-hop"), [""; 0]);
-    stage.gateway.send_raw(&request).assert_replays(&first);
+    stage.gateway.send_raw(&naming("hapax-attempt")).assert_replays(&first);
     stage.upstream.assert_arrivals(1);
 }
 

@@ -2,17 +2,19 @@
 //!
 //! The judge reads them too. They know nothing of hapax, of keys or of intents.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{error::Error, path::Path, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use rusqlite::{
     Connection, OpenFlags, OptionalExtension, Row, TransactionBehavior::Immediate, named_params,
 };
-use thiserror::Error;
 use tokio::task::spawn_blocking;
 use uuid::Uuid;
 
-use crate::demo::order::{Order, Payment};
+use crate::{
+    demo::order::{Order, Payment},
+    failure::Failure,
+};
 
 const SCHEMA: &str = "
     CREATE TABLE IF NOT EXISTS arrivals (
@@ -40,12 +42,19 @@ const COLLAPSE: &str = "CREATE UNIQUE INDEX IF NOT EXISTS once ON payments (effe
 pub(in crate::demo) struct Ledger(Arc<Mutex<Connection>>);
 
 /// Why the ledger could not be read or written.
-#[derive(Debug, Error)]
+#[derive(Debug, thiserror::Error)]
 pub(in crate::demo) enum LedgerError {
     #[error("the ledger does not work")]
     Sqlite(#[from] rusqlite::Error),
     #[error("the work on the ledger was interrupted")]
     Interrupted(#[from] tokio::task::JoinError),
+}
+
+impl From<LedgerError> for Failure {
+    fn from(error: LedgerError) -> Self {
+        let cause = error.source().map(|cause| format!(": {cause}"));
+        Self::new(1, format!("{error}{}", cause.unwrap_or_default()))
+    }
 }
 
 /// How many rows there are.

@@ -37,8 +37,7 @@ pub(super) struct Options {
 
 /// Serves until the process is ended: by `POST /crash`, by a kill, or by the end of the demo.
 pub(super) async fn run(options: Options) -> Result<ExitCode, Failure> {
-    let ledger = Ledger::open(&options.ledger, options.careless)
-        .map_err(|error| Failure::start(format!("{}: {error}", options.ledger.display())))?;
+    let ledger = Ledger::open(&options.ledger, options.careless)?;
     let listener = TcpListener::bind(options.listen).await.map_err(Failure::start)?;
     let address = listener.local_addr().map_err(Failure::start)?;
     thread::spawn(end_with_parent);
