@@ -31,6 +31,20 @@ fn a_refusal_before_any_effect_frees_the_key() {
 }
 
 #[test]
+fn a_refusal_that_comes_before_the_body_was_read_frees_the_key_too() {
+    let stage = Stage::new();
+    for size in [10, 1 << 20] {
+        let upload = Request::new("POST", "/upload")
+            .body("application/octet-stream", vec![7; size])
+            .key(&fresh_key());
+        let first = stage.gateway.send(&upload.clone().act("early; status 401; body text no"));
+        assert_eq!((first.status, first.text().as_str()), (401, "no"), "{first:?}");
+        stage.gateway.send(&upload).assert_stored(201);
+    }
+    stage.upstream.assert_effects(2);
+}
+
+#[test]
 fn a_stable_failure_is_replayed() {
     let stage = Stage::new();
     let failures = [402, 403, 404, 409, 410, 412, 451];

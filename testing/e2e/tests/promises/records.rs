@@ -196,7 +196,7 @@ fn health_and_readiness_are_told() {
 
 #[test]
 fn b9_every_decision_and_execution_and_store_commit_is_counted() {
-    let stage = Stage::with(&["--retain", "1s"]);
+    let stage = Stage::with(&["--retain", "4s"]);
     let gateway = &stage.gateway;
     let payment = Request::payment(&fresh_key());
     let first = gateway.send(&payment);

@@ -158,6 +158,21 @@ fn an_upload_that_breaks_off_reaches_the_upstream_as_broken() {
 }
 
 #[test]
+fn an_answer_that_comes_before_the_upload_was_read_is_passed_on() {
+    let stage = Stage::new();
+    for size in [100, 30 * MIB] {
+        let upload = Request::new("PUT", "/files")
+            .body("application/octet-stream", vec![7; size])
+            .act("early; status 413; body text too large");
+        let mut client = stage.gateway.connect();
+        // The upstream closes its connection with the upload unread.
+        let _ = client.try_write(upload.to_bytes());
+        let answer = client.answer();
+        assert_eq!((answer.status, answer.text().as_str()), (413, "too large"), "{answer:?}");
+    }
+}
+
+#[test]
 fn large_and_endless_answers_stream() {
     let stage = Stage::new();
     for kind in ["sized", "chunked"] {

@@ -2,10 +2,6 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn pattern(path: &str) -> RoutePattern {
-    RoutePattern::parse(&format!("POST {path}")).expect(path)
-}
-
 fn paths() -> impl Strategy<Value = String> {
     prop::collection::vec("a|b|", 1..4).prop_map(|parts| format!("/{}", parts.join("/")))
 }

@@ -201,6 +201,13 @@ impl Service {
             self.arrived(head, &Received::default());
             return Ok(Response::new(body.map_err(io::Error::other).boxed()));
         }
+        if steps.iter().any(|step| matches!(step, Step::Early)) {
+            // The body stays unread, whatever becomes of it.
+            let arrival = self.arrived(head, &Received::default());
+            let answer = self.act(arrival, steps, &wire).await;
+            drop(body);
+            return answer;
+        }
         let echo = steps.iter().any(|step| matches!(step, Step::Body(BodyKind::Echo)));
         let received = Received::read(body, if echo { usize::MAX } else { KEPT }).await;
         let arrival = self.arrived(head, &received);
@@ -241,6 +248,7 @@ impl Service {
         let mut effect = None;
         for step in steps {
             match step {
+                Step::Early => {}
                 Step::Gate(name) => self.wait_for(&name).await,
                 Step::Sleep(time) => sleep(time).await,
                 Step::Effect => effect = Some(self.effect(&arrival)),

@@ -9,6 +9,7 @@
 //! | `status N` | the answer's status |
 //! | `body KIND …` | `empty`, `text …`, `echo`, `binary`, `sized N`, `chunked N`, `endless`, `events`, `trailers`, `duplex` |
 //! | `raw PERCENT-ENCODED` | writes exactly these bytes as its answer and closes |
+//! | `early` | does not read the request's body |
 //! | `cut` | closes without an answer |
 //! | `die` | ends the process |
 //!
@@ -28,6 +29,7 @@ pub(crate) enum Step {
     Status(u16),
     Body(BodyKind),
     Raw(Vec<u8>),
+    Early,
     Cut,
     Die,
 }
@@ -90,6 +92,7 @@ fn step(text: &str) -> Step {
         "status" => Step::Status(rest.parse().expect("a status")),
         "body" => Step::Body(body(rest)),
         "raw" => Step::Raw(decode(rest)),
+        "early" => Step::Early,
         "cut" => Step::Cut,
         "die" => Step::Die,
         other => panic!("unknown step {other}"),
