@@ -4,8 +4,8 @@ use std::{fmt::Write as _, path::PathBuf, process::ExitCode, time::Duration};
 
 use clap::{Args, Subcommand};
 use hapax_core::{
-    EffectId, EffectSecret, Key, Observed, OperationName, OutcomeClass, RecordId, Scope, State,
-    StoreTime,
+    EffectId, EffectSecret, Ending, EndingKind, Key, Observed, OperationName, OutcomeClass, Record,
+    RecordId, Scope, State, StoreTime,
 };
 use hapax_gateway::config::StoreLocation;
 use hapax_sql::SqliteStore;
@@ -213,7 +213,7 @@ fn list_text(reading: &Reading, records: &[Listed]) -> String {
             record.attempt.to_string(),
             record.ending.and_then(|e| e.status).map_or("-".to_owned(), |s| s.to_string()),
             age(reading.now.since(record.created)),
-            record.ending.map_or("-".to_owned(), |ending| moment(ending.until.outcome)),
+            outcome(record).map_or("-".to_owned(), |ending| moment(ending.until.outcome)),
         );
     }
     if records.is_empty() {
@@ -258,13 +258,12 @@ fn show_text(reading: &Reading, listed: &Listed, history: &[HistoryEntry]) -> St
         Some(ending) => {
             line("ended", moment(ending.at));
             line("status", ending.status.map_or("-".to_owned(), |status| status.to_string()));
-            line("replayed until", moment(ending.until.outcome));
             line("remembered until", moment(ending.until.tombstone));
-            let kept = match listed.body_bytes {
-                Some(bytes) => format!("{bytes} bytes"),
-                None => "not kept".to_owned(),
-            };
-            line("response", kept);
+            if let Some(outcome) = outcome(record) {
+                line("replayed until", moment(outcome.until.outcome));
+                let kept = listed.body_bytes.map(|bytes| format!("{bytes} bytes"));
+                line("response", kept.unwrap_or_else(|| "not kept".to_owned()));
+            }
         }
         None => line(
             "observed response",
@@ -294,7 +293,7 @@ fn record_json(reading: &Reading, listed: &Listed) -> Value {
         "admitted": record.first_admitted.map(moment),
         "lease_until": record.lease_end.map(moment),
         "ended": ending.map(|ending| moment(ending.at)),
-        "replayed_until": ending.map(|ending| moment(ending.until.outcome)),
+        "replayed_until": outcome(record).map(|ending| moment(ending.until.outcome)),
         "remembered_until": ending.map(|ending| moment(ending.until.tombstone)),
         "body_bytes": listed.body_bytes,
     })
@@ -355,6 +354,11 @@ fn observed_text(reading: &Reading, observed: &[Observed]) -> String {
         text.push_str("nothing was observed\n");
     }
     text
+}
+
+/// The ending of an attempt that came to an outcome.
+fn outcome(record: &Record) -> Option<Ending> {
+    record.ending.filter(|ending| ending.kind == EndingKind::Outcome)
 }
 
 /// The state, and what the lease adds to it.

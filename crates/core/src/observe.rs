@@ -112,7 +112,8 @@ impl Observed {
         }
     }
 
-    /// Counts another arrival and says what enforcing would have done with it.
+    /// Counts another arrival and says what enforcing would have done with it. An unkeyed intent
+    /// is the same one for `retention.outcome` after its last arrival.
     pub fn arrive(
         &mut self,
         fingerprint: Fingerprint,
@@ -123,11 +124,14 @@ impl Observed {
     ) -> Would {
         let compared =
             if fingerprint == self.fingerprint { Comparison::Same } else { Comparison::Different };
+        let again = self.keyed || now < self.last.after(retention.outcome);
         let mut record = self.as_record(retention);
         if record.state(now) == crate::State::Executing && record.lease_over(now) {
             record.own_state = OwnState::Uncertain;
         }
         let would = match decide(&record, compared, now, rules) {
+            // Equal bytes long after are a new intent; only a key says that they are not.
+            _ if !again => Would::Execute,
             Decision::Advance(_) => Would::Execute,
             Decision::Replay | Decision::NotKept => Would::Replay,
             Decision::InFlight => Would::Wait,

@@ -20,21 +20,23 @@ pub enum ProblemKind {
     OutcomeNotKept,
     /// It took effect or failed so long ago that the answer is gone.
     KeyExpired,
-    /// The body cannot be read as its media type says.
+    /// The body cannot be read as its media type says, or it is not clear how: it has trailers,
+    /// repeated fields, or `Connection` takes away what it is compared by.
     BodyInvalid,
     /// The body is over the limit.
     BodyTooLarge,
     /// The body did not arrive in time.
     BodyTimeout,
-    /// The store cannot be reached; nothing was claimed or executed.
+    /// The store cannot be reached; nothing was executed, and what was claimed is given back.
     StoreUnavailable,
-    /// The store has lost history; nothing is claimed until that is resolved.
+    /// The store has lost history, or the record of an execution; nothing is claimed until that is
+    /// resolved.
     StoreRegressed,
     /// The record was made under a policy this node does not know.
     PolicyUnknown,
     /// The request never left: the service cannot be reached.
     UpstreamUnreachable,
-    /// The connection broke after an unkeyed request went out.
+    /// The connection broke after a request without protection went out.
     UpstreamFailed,
     /// There is no room to buffer another body.
     Overloaded,

@@ -6,7 +6,10 @@ use bytes::Bytes;
 use hapax::{Hapax, Operation};
 use hapax_core::{Kind, Mode};
 use hapax_store::StoreError;
-use http::{HeaderName, Request, Response, StatusCode};
+use http::{
+    HeaderName, Request, Response, StatusCode,
+    header::{CONTENT_ENCODING, CONTENT_TYPE},
+};
 use metrics::{counter, histogram};
 use thiserror::Error;
 
@@ -14,7 +17,8 @@ use crate::{
     answers::AnswerBody,
     body::{BufferBudget, ReadLimits},
     config::{self, Config, ScopeSource},
-    headers, keyed,
+    headers::{self, IDEMPOTENCY_KEY},
+    keyed,
     metric_definitions::{REQUEST_SECONDS, REQUESTS},
     observe::{self, Observer},
     passthrough,
@@ -48,6 +52,8 @@ pub(crate) struct Route {
     pub(crate) operation: Arc<Operation>,
     pub(crate) key_header: HeaderName,
     pub(crate) compared_headers: Arc<[HeaderName]>,
+    /// The fields that decide something: what a service may take for one of them is not passed on.
+    pub(crate) look_alikes: Arc<[HeaderName]>,
     pub(crate) replay_headers: Arc<[HeaderName]>,
 }
 
@@ -67,7 +73,8 @@ impl Gateway {
         for configured in &config.operations {
             if configured.policy.kind == Kind::Keyed {
                 let operation = hapax.operation(configured.policy.clone()).await?;
-                routes.insert(address(configured), Route::new(operation)?);
+                let route = Route::new(operation, &config.scope)?;
+                routes.insert(address(configured), route);
             }
         }
         let enforces = |route: &Route| route.operation.policy().mode == Mode::Enforce;
@@ -132,20 +139,25 @@ impl Shared {
 }
 
 impl Route {
-    fn new(operation: Arc<Operation>) -> Result<Self, GatewayError> {
+    fn new(operation: Arc<Operation>, scope: &ScopeSource) -> Result<Self, GatewayError> {
         let policy = operation.policy();
         let header = |name: &String| {
             HeaderName::try_from(name.as_str()).map_err(|_| GatewayError::Header(name.clone()))
         };
+        let headers = |names: &[String]| names.iter().map(header).collect::<Result<Vec<_>, _>>();
+        let key_header = header(&policy.key.header)?;
+        let compared = headers(&policy.fingerprint.headers)?;
+        let scope = match scope {
+            ScopeSource::SingleTenant => None,
+            ScopeSource::Header(name) => Some(name.clone()),
+        };
+        let look_alikes = [IDEMPOTENCY_KEY, CONTENT_TYPE, CONTENT_ENCODING, key_header.clone()];
+        let look_alikes = look_alikes.into_iter().chain(scope).chain(compared.iter().cloned());
         Ok(Self {
-            key_header: header(&policy.key.header)?,
-            compared_headers: policy
-                .fingerprint
-                .headers
-                .iter()
-                .map(header)
-                .collect::<Result<_, _>>()?,
-            replay_headers: policy.replay_headers.iter().map(header).collect::<Result<_, _>>()?,
+            look_alikes: look_alikes.collect(),
+            key_header,
+            compared_headers: compared.into(),
+            replay_headers: headers(&policy.replay_headers)?.into(),
             operation,
         })
     }

@@ -75,7 +75,7 @@ pub(crate) fn scope(shared: &Shared, headers: &HeaderMap) -> Result<Scope, Probl
 
 /// What is compared must be what the service sees: one line of each field that says how the body
 /// is to be read, and none of them taken away at this hop.
-fn check_compared(route: &Route, headers: &HeaderMap) -> Result<(), Problem> {
+pub(crate) fn check_compared(route: &Route, headers: &HeaderMap) -> Result<(), Problem> {
     let refuse = |field: &HeaderName, what: &str| {
         let detail = format!("The request's {field} {what}.");
         Err(Problem::new(ProblemKind::BodyInvalid, detail))
@@ -195,19 +195,26 @@ async fn run(
     let intent = RequestIntent::new(operation.name(), &head, buffered.bytes());
     let execute = move |execution: Execution| async move {
         // The engine has dropped the intent by now, so the head is not copied.
-        let request = outgoing(Arc::unwrap_or_clone(head), &execution, &buffered);
+        let request = outgoing(&route, Arc::unwrap_or_clone(head), &execution, &buffered);
         forward(&upstream, &route, request, execution.sent()).await
     };
     respond(shared.hapax.run(&operation, id, fingerprint, intent, execute).await)
 }
 
 /// The request as the service sees it: the effect id in the key's place, the attempt beside it.
-fn outgoing(head: Parts, execution: &Execution, buffered: &Buffered) -> Request<OutBody> {
+fn outgoing(
+    route: &Route,
+    head: Parts,
+    execution: &Execution,
+    buffered: &Buffered,
+) -> Request<OutBody> {
     let mut request = Request::new(OutBody::full(buffered.bytes().clone()));
     let mut headers = head.headers;
     headers::to_upstream(&mut headers, head.version);
     headers::strip_ours_from_request(&mut headers);
-    headers::strip_keys(&mut headers);
+    for field in route.look_alikes.iter() {
+        headers::strip_look_alikes(&mut headers, field);
+    }
     // A quoted UUID and a number are always valid values.
     if let Ok(effect_id) = HeaderValue::try_from(format!("\"{}\"", execution.effect_id())) {
         headers.insert(headers::IDEMPOTENCY_KEY, effect_id);

@@ -10,7 +10,8 @@ pub const REQUEST_SECONDS: &str = "hapax_request_seconds";
 /// Problems answered, by `type`.
 pub const PROBLEMS: &str = "hapax_problems_total";
 /// Observe mode: arrivals by `operation`, by whether they were `keyed`, and by what enforcing
-/// `would` have done.
+/// `would` have done: a word of `Would`, or `refuse_` and what it would have refused before the
+/// claim.
 pub const OBSERVED: &str = "hapax_observed_total";
 /// Observe mode: arrivals that were not reported, by `reason`.
 pub const UNOBSERVED: &str = "hapax_unobserved_total";

@@ -27,7 +27,7 @@ use crate::{
     upstream::{OutBody, Upstream},
 };
 
-/// How long two equal unkeyed requests count as one repeated.
+/// How long after its last arrival an equal unkeyed request counts as the same one repeated.
 const UNKEYED_WINDOW: Duration = Duration::from_secs(600);
 
 /// How many arrivals may be under observation at once: beyond, they are only counted.
@@ -102,6 +102,9 @@ fn watch(shared: &Shared, route: &Route, head: &Parts, body: Inbound) -> (OutBod
     let (body, identity) = match (keyed::key(route, &head.headers), scope) {
         (Err(_), _) => (OutBody::streaming(body), Identity::Refused("refuse_key")),
         (Ok(Some(_)), Err(_)) => (OutBody::streaming(body), Identity::Refused("refuse_scope")),
+        (Ok(Some(_)), Ok(_)) if keyed::check_compared(route, &head.headers).is_err() => {
+            (OutBody::streaming(body), Identity::Refused("refuse_body"))
+        }
         (Ok(Some(key)), Ok(scope)) => {
             let id = RecordId::new(&scope, operation.name(), &key);
             let cap = shared.read_limits.max_bytes;

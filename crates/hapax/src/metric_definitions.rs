@@ -1,7 +1,7 @@
 //! Every metric of the engine, in one place. Labels are bounded: operation names come from the
 //! configuration, the other values from closed sets; no key, scope or body reaches a signal.
 
-use metrics::{Unit, describe_counter, describe_gauge, describe_histogram};
+use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram};
 
 /// What attempts got, by `operation` and `decision`.
 pub const DECISIONS: &str = "hapax_decisions_total";
@@ -39,4 +39,8 @@ pub fn describe() {
     describe_counter!(RECORDS_MISSING, "Records gone at their settle: the store lost history");
     describe_counter!(SWEPT_BODIES, "Bodies dropped after their retention");
     describe_counter!(SWEPT_RECORDS, "Records purged after their tombstone");
+    // There from the start, so that the first of them is an increase.
+    for alarm in [SETTLE_RETRIES, FENCED, DOWNSTREAM_REPLAYS, RECORDS_MISSING] {
+        counter!(alarm).absolute(0);
+    }
 }

@@ -129,9 +129,9 @@ pub fn strip_ours_from_request(headers: &mut HeaderMap) {
     remove_ours(headers);
 }
 
-/// Removes every field that a service may read as the key, before ours takes its place.
-pub(crate) fn strip_keys(headers: &mut HeaderMap) {
-    remove_where(headers, |name| is_read_as(name.as_str(), IDEMPOTENCY_KEY.as_str()));
+/// Removes every other field that a service which takes `_` for `-` may read as this one.
+pub(crate) fn strip_look_alikes(headers: &mut HeaderMap, field: &HeaderName) {
+    remove_where(headers, |name| name != field && is_read_as(name.as_str(), field.as_str()));
 }
 
 /// Whether `Connection` names this field: it then ends at this hop, and what was decided by it is

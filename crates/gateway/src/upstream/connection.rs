@@ -12,6 +12,7 @@ use tokio::net::{TcpStream, lookup_host};
 use tokio::time::{Instant, timeout_at};
 use tracing::debug;
 
+use super::unread::Unread;
 use super::{BaseError, NeverSent, OutBody};
 
 /// Our end of a connection: one request at a time.
@@ -66,7 +67,7 @@ impl Origin {
         let stream = self.dial(limit).await?;
         let (connection, driver) = http1::Builder::new()
             .max_buf_size(BUFFER)
-            .handshake(TokioIo::new(stream))
+            .handshake(TokioIo::new(Unread::new(stream)))
             .await
             .map_err(NeverSent::HandedBack)?;
         tokio::spawn(async move {

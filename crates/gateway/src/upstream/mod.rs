@@ -10,6 +10,7 @@ mod connection;
 mod error;
 mod pool;
 mod request;
+mod unread;
 
 use std::fmt;
 use std::sync::Arc;

@@ -136,7 +136,7 @@ impl fmt::Display for Trip {
             ),
             Self::NoMark => f.write_str(
                 "this node's mark is missing: the store is from before this node started, or \
-                 this node slept for more than a day",
+                 this node slept for more than 30 days",
             ),
             Self::Mark { found, left } => write!(
                 f,

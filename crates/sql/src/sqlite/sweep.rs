@@ -10,7 +10,7 @@ use super::{error::Failure, guard::NodeId, sql, view::Tx};
 
 /// How long the mark of a node that is gone is kept. A node that slept for longer finds its mark
 /// missing and stops, which is the safe side.
-const DEAD_MARK: Duration = Duration::from_secs(86_400);
+const DEAD_MARK: Duration = Duration::from_secs(30 * 86_400);
 
 /// How many bytes of bodies one step drops, roughly: SQLite walks each large one, and claims wait.
 const BODY_BYTES: i64 = 16 << 20;

@@ -173,6 +173,15 @@ fn an_answer_that_comes_before_the_upload_was_read_is_passed_on() {
 }
 
 #[test]
+fn an_upload_that_the_upstream_cuts_off_without_an_answer_is_told_so() {
+    let stage = Stage::new();
+    let upload = Request::new("PUT", "/files").body("application/octet-stream", vec![7; 30 * MIB]);
+    let mut client = stage.gateway.connect();
+    let _ = client.try_write(upload.act("early; cut").to_bytes());
+    client.answer().assert_problem(502, "upstream-failed");
+}
+
+#[test]
 fn large_and_endless_answers_stream() {
     let stage = Stage::new();
     for kind in ["sized", "chunked"] {
