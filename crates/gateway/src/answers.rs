@@ -18,7 +18,7 @@ use http_body::{Body, Frame, SizeHint};
 use metrics::counter;
 
 use crate::{
-    body::{BoxError, Resumed, WatchedBody},
+    body::{BoxError, Resumed, Tapped, Watching},
     headers::{IDEMPOTENCY_EXPIRES, IDEMPOTENT_REPLAYED},
     metric_definitions::PROBLEMS,
     upstream::UpstreamBody,
@@ -43,7 +43,7 @@ enum Content {
     Full { content: Option<Bytes>, trailers: Option<HeaderMap> },
     Upstream(UpstreamBody),
     Resumed(Resumed<UpstreamBody>),
-    Watched(WatchedBody<UpstreamBody>),
+    Watched(Tapped<UpstreamBody, Watching>),
 }
 
 impl AnswerBody {
@@ -59,7 +59,7 @@ impl AnswerBody {
         Self(Content::Resumed(body))
     }
 
-    pub(crate) const fn watched(body: WatchedBody<UpstreamBody>) -> Self {
+    pub(crate) const fn watched(body: Tapped<UpstreamBody, Watching>) -> Self {
         Self(Content::Watched(body))
     }
 }

@@ -1,61 +1,28 @@
 //! The gateway: which way each request takes.
 
-use std::{collections::HashMap, sync::Arc};
+use std::sync::Arc;
 
 use bytes::Bytes;
-use hapax::{Hapax, Operation};
-use hapax_core::{Kind, Mode};
-use hapax_store::StoreError;
-use http::{
-    HeaderName, Request, Response, StatusCode,
-    header::{CONTENT_ENCODING, CONTENT_TYPE},
-};
+use hapax::Hapax;
+use hapax_core::Mode;
+use http::{Request, Response, StatusCode};
 use metrics::{counter, histogram};
-use thiserror::Error;
+use tokio::time::Instant;
 
 use crate::{
     answers::AnswerBody,
-    body::{BufferBudget, ReadLimits},
-    config::{self, Config, ScopeSource},
+    config::Config,
     headers::{self, IDEMPOTENCY_KEY},
     keyed,
     metric_definitions::{REQUEST_SECONDS, REQUESTS},
-    observe::{self, Observer},
-    passthrough,
+    observe, passthrough,
     server::Inbound,
-    upstream::{BaseError, Upstream, UpstreamConfig},
+    shared::{GatewayError, Shared},
 };
 
 /// The request flow of a configuration. Clones share everything.
 #[derive(Clone)]
 pub struct Gateway(Arc<Shared>);
-
-/// What all requests share.
-pub(crate) struct Shared {
-    pub(crate) hapax: Hapax,
-    pub(crate) scope_header: Option<HeaderName>,
-    pub(crate) read_limits: ReadLimits,
-    pub(crate) budget: BufferBudget,
-    pub(crate) observer: Observer,
-    config: Config,
-    /// One for each service of the configuration, in its order.
-    upstreams: Vec<Upstream>,
-    /// The keyed operations, by the address of the one in the configuration, which stays there.
-    routes: HashMap<usize, Route>,
-    /// Whether no operation enforces: then not even our own fields are touched anywhere.
-    only_observes: bool,
-}
-
-/// A keyed operation, ready to be run.
-#[derive(Clone, Debug)]
-pub(crate) struct Route {
-    pub(crate) operation: Arc<Operation>,
-    pub(crate) key_header: HeaderName,
-    pub(crate) compared_headers: Arc<[HeaderName]>,
-    /// The fields that decide something: what a service may take for one of them is not passed on.
-    pub(crate) look_alikes: Arc<[HeaderName]>,
-    pub(crate) replay_headers: Arc<[HeaderName]>,
-}
 
 impl Gateway {
     /// Makes the gateway of a configuration, registering its operations with the engine.
@@ -64,43 +31,12 @@ impl Gateway {
     /// [`GatewayError`] when the store cannot take the operations' policies, or an upstream's
     /// address is not one.
     pub async fn new(config: Config, hapax: Hapax) -> Result<Self, GatewayError> {
-        let connect =
-            UpstreamConfig { connect_timeout: config.limits.connect, ..Default::default() };
-        let upstreams =
-            config.services.iter().map(|service| Upstream::new(&service.upstream, connect));
-        let upstreams = upstreams.collect::<Result<_, _>>()?;
-        let mut routes = HashMap::new();
-        for configured in &config.operations {
-            if configured.policy.kind == Kind::Keyed {
-                let operation = hapax.operation(configured.policy.clone()).await?;
-                let route = Route::new(operation, &config.scope)?;
-                routes.insert(address(configured), route);
-            }
-        }
-        let enforces = |route: &Route| route.operation.policy().mode == Mode::Enforce;
-        let shared = Shared {
-            hapax,
-            scope_header: match &config.scope {
-                ScopeSource::SingleTenant => None,
-                ScopeSource::Header(name) => Some(name.clone()),
-            },
-            read_limits: ReadLimits {
-                max_bytes: config.limits.request_body,
-                within: config.limits.body_within,
-            },
-            budget: BufferBudget::new(config.limits.buffered_total),
-            observer: Observer::default(),
-            only_observes: !routes.is_empty() && !routes.values().any(enforces),
-            config,
-            upstreams,
-            routes,
-        };
-        Ok(Self(Arc::new(shared)))
+        Ok(Self(Arc::new(Shared::new(config, hapax).await?)))
     }
 
     /// Answers one request.
     pub async fn answer(&self, request: Request<Inbound>) -> Response<AnswerBody> {
-        let begun = tokio::time::Instant::now();
+        let begun = Instant::now();
         let shared = &*self.0;
         let (head, body) = request.into_parts();
         if let Err(fault) = headers::check_request(&head) {
@@ -117,69 +53,17 @@ impl Gateway {
                 ("observed", observe::answer(shared, route, upstream, head, body).await)
             }
             None => {
+                // A key on no route protects nothing; somebody may think that it does.
+                let has_key = head.headers.contains_key(IDEMPOTENCY_KEY);
+                let way = if has_key { "passed_with_key" } else { "passed" };
                 let strip_ours = !shared.only_observes;
-                ("passed", passthrough::answer(upstream, head, body, strip_ours).await)
+                (way, passthrough::answer(upstream, head, body, strip_ours).await)
             }
         };
         counter!(REQUESTS, "way" => way).increment(1);
         histogram!(REQUEST_SECONDS, "way" => way).record(begun.elapsed().as_secs_f64());
         answer
     }
-}
-
-impl Shared {
-    /// The service of a request, and its keyed operation.
-    fn route(&self, head: &http::request::Parts) -> Option<(&Upstream, Option<&Route>)> {
-        let found = self.config.route(&head.method, head.uri.path())?;
-        let mut services = self.config.services.iter().zip(&self.upstreams);
-        let (_, upstream) = services.find(|(service, _)| std::ptr::eq(*service, found.service))?;
-        let route = found.operation.and_then(|operation| self.routes.get(&address(operation)));
-        Some((upstream, route))
-    }
-}
-
-impl Route {
-    fn new(operation: Arc<Operation>, scope: &ScopeSource) -> Result<Self, GatewayError> {
-        let policy = operation.policy();
-        let header = |name: &String| {
-            HeaderName::try_from(name.as_str()).map_err(|_| GatewayError::Header(name.clone()))
-        };
-        let headers = |names: &[String]| names.iter().map(header).collect::<Result<Vec<_>, _>>();
-        let key_header = header(&policy.key.header)?;
-        let compared = headers(&policy.fingerprint.headers)?;
-        let scope = match scope {
-            ScopeSource::SingleTenant => None,
-            ScopeSource::Header(name) => Some(name.clone()),
-        };
-        let look_alikes = [IDEMPOTENCY_KEY, CONTENT_TYPE, CONTENT_ENCODING, key_header.clone()];
-        let look_alikes = look_alikes.into_iter().chain(scope).chain(compared.iter().cloned());
-        Ok(Self {
-            look_alikes: look_alikes.collect(),
-            key_header,
-            compared_headers: compared.into(),
-            replay_headers: headers(&policy.replay_headers)?.into(),
-            operation,
-        })
-    }
-}
-
-/// Why a gateway cannot be made of a configuration.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum GatewayError {
-    /// The store could not take the operations' policies.
-    #[error("the operations' policies could not be stored")]
-    Store(#[from] StoreError),
-    /// An upstream's address is not one.
-    #[error(transparent)]
-    Upstream(#[from] BaseError),
-    /// A policy names what cannot be a header.
-    #[error("{0:?} cannot be a header's name")]
-    Header(String),
-}
-
-fn address(operation: &Arc<config::Operation>) -> usize {
-    Arc::as_ptr(operation).addr()
 }
 
 fn plain(status: StatusCode, text: String) -> Response<AnswerBody> {

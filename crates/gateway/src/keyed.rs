@@ -19,11 +19,11 @@ use tracing::{Instrument, debug_span, info, warn};
 use crate::{
     answers::{AnswerBody, HAPAX_OUTCOME, Live, refuse, respond},
     body::{Buffered, Collected, ReadError, collect_capped, read_bounded},
-    gateway::{Route, Shared},
     headers,
     metric_definitions::UPSTREAM_FAILURES,
     passthrough,
     server::Inbound,
+    shared::{Route, Shared},
     upstream::{OutBody, Reuse, SendError, Upstream},
 };
 

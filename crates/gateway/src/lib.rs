@@ -16,8 +16,10 @@ mod observe;
 mod operator;
 mod passthrough;
 pub mod server;
+mod shared;
 pub mod upstream;
 
 pub use answers::AnswerBody;
-pub use gateway::{Gateway, GatewayError};
+pub use gateway::Gateway;
 pub use operator::Operator;
+pub use shared::GatewayError;

@@ -17,13 +17,13 @@ use tracing::{debug, info};
 
 use crate::{
     answers::{AnswerBody, refuse},
-    body::{BodyDigest, CleanEnd, HashingBody, NotRecorded, Recorded, RecordingBody, WatchedBody},
-    gateway::{Route, Shared},
+    body::{BodyDigest, CleanEnd, NotRecorded, Recorded, hashing, recording, watching},
     headers,
     keyed::{self, RequestIntent},
     metric_definitions::{OBSERVED, UNOBSERVED},
     passthrough,
     server::Inbound,
+    shared::{Route, Shared},
     upstream::{OutBody, Upstream},
 };
 
@@ -60,7 +60,7 @@ pub(crate) async fn answer(
     match passthrough::send(upstream, head, body, false).await {
         Ok(answer) => {
             let (head, body) = answer.into_parts();
-            let (body, end) = WatchedBody::new(body);
+            let (body, end) = watching(body);
             // Nobody listens when the arrival could not be observed.
             let _ = told.send(Sending::Answered(Seen::of(&head), end));
             Response::from_parts(head, AnswerBody::watched(body))
@@ -108,13 +108,13 @@ fn watch(shared: &Shared, route: &Route, head: &Parts, body: Inbound) -> (OutBod
         (Ok(Some(key)), Ok(scope)) => {
             let id = RecordId::new(&scope, operation.name(), &key);
             let cap = shared.read_limits.max_bytes;
-            let (body, content) = RecordingBody::new(body, cap, &shared.budget);
+            let (body, content) = recording(body, cap, &shared.budget);
             let head = Arc::new(head.clone());
             (OutBody::streaming(body), Identity::Keyed { id, head, content })
         }
         (Ok(None), scope) => {
             let seed = unkeyed_seed(&scope.unwrap_or(Scope::single_tenant()), operation, head);
-            let (body, digest) = HashingBody::new(body, seed);
+            let (body, digest) = hashing(body, seed);
             let required = operation.policy().key.required;
             (OutBody::streaming(body), Identity::Unkeyed { digest, required })
         }
@@ -247,12 +247,12 @@ async fn identify(operation: &Operation, identity: Identity) -> Identified {
             if required {
                 count(operation, false, "refuse_key_missing");
             }
-            match digest.finished().await {
-                Some(digest) => {
+            match digest.await {
+                Ok(digest) => {
                     let version = operation.policy().fingerprint.version();
                     Identified::As(RecordId::from_bytes(digest), Fingerprint::new(version, digest))
                 }
-                None => Identified::No("body"),
+                Err(_) => Identified::No("body"),
             }
         }
     }

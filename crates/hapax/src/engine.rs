@@ -14,8 +14,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{Instrument, warn};
 
 use crate::{
-    Answer, Executed, Execution, Intent, Operation,
-    claim::{Attempting, ReplySlot},
+    Answer, Executed, Execution, Intent, Operation, claim::Attempting, reply_slot::ReplySlot,
     waiters::Waiters,
 };
 

@@ -15,6 +15,7 @@ mod execution;
 mod intent;
 pub mod metric_definitions;
 mod operation;
+mod reply_slot;
 mod settle;
 mod waiters;
 

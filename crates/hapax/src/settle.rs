@@ -18,11 +18,12 @@ use tracing::{Instrument, error, info, warn};
 use crate::{
     Answer, Ended, Executed, Execution, FirstOutcome, Hapax, Reply, Sent,
     catch_unwind::catch,
-    claim::{Attempting, ReplySlot},
+    claim::Attempting,
     metric_definitions::{
         DOWNSTREAM_REPLAYS, EXECUTING, EXECUTION_SECONDS, EXECUTIONS, FENCED, RECORDS_MISSING,
         SETTLE_RETRIES,
     },
+    reply_slot::ReplySlot,
     waiters::{Freed, Leading},
 };
 

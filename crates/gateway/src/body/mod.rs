@@ -4,16 +4,15 @@
 mod bounded;
 mod budget;
 mod capped;
-mod hashing;
-mod recording;
-mod watched;
+mod tapped;
 
 pub use self::bounded::{Buffered, ReadError, ReadLimits, read_bounded};
 pub use self::budget::BufferBudget;
 pub use self::capped::{Collected, Resumed, collect_capped};
-pub use self::hashing::{BodyDigest, HashingBody};
-pub use self::recording::{NotRecorded, Recorded, RecordingBody};
-pub use self::watched::{CleanEnd, WatchedBody};
+pub use self::tapped::{
+    BodyDigest, CleanEnd, Hashing, NotRecorded, Recorded, Recording, Tap, Tapped, Watching,
+    hashing, recording, watching,
+};
 
 /// The error of a body whose kind does not matter here.
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;

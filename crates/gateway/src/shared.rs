@@ -1,0 +1,136 @@
+//! What requests share, and what a keyed operation is to them.
+
+use std::{collections::HashMap, sync::Arc};
+
+use hapax::{Hapax, Operation};
+use hapax_core::{Kind, Mode};
+use hapax_store::StoreError;
+use http::{
+    HeaderName,
+    header::{CONTENT_ENCODING, CONTENT_TYPE},
+    request::Parts,
+};
+use thiserror::Error;
+
+use crate::{
+    body::{BufferBudget, ReadLimits},
+    config::{self, Config, ScopeSource},
+    headers::IDEMPOTENCY_KEY,
+    observe::Observer,
+    upstream::{BaseError, Upstream, UpstreamConfig},
+};
+
+/// What all requests share.
+pub(crate) struct Shared {
+    pub(crate) hapax: Hapax,
+    pub(crate) scope_header: Option<HeaderName>,
+    pub(crate) read_limits: ReadLimits,
+    pub(crate) budget: BufferBudget,
+    pub(crate) observer: Observer,
+    /// Whether no operation enforces: then not even our own fields are touched anywhere.
+    pub(crate) only_observes: bool,
+    config: Config,
+    /// One for each service of the configuration, in its order.
+    upstreams: Vec<Upstream>,
+    /// The keyed operations, by the address of the one in the configuration, which stays there.
+    routes: HashMap<usize, Route>,
+}
+
+/// A keyed operation, ready to be run.
+#[derive(Clone, Debug)]
+pub(crate) struct Route {
+    pub(crate) operation: Arc<Operation>,
+    pub(crate) key_header: HeaderName,
+    pub(crate) compared_headers: Arc<[HeaderName]>,
+    /// The fields that decide something: what a service may take for one of them is not passed on.
+    pub(crate) look_alikes: Arc<[HeaderName]>,
+    pub(crate) replay_headers: Arc<[HeaderName]>,
+}
+
+impl Shared {
+    /// What the requests of a configuration share; its operations are registered with the engine.
+    pub(crate) async fn new(config: Config, hapax: Hapax) -> Result<Self, GatewayError> {
+        let connect =
+            UpstreamConfig { connect_timeout: config.limits.connect, ..Default::default() };
+        let upstreams =
+            config.services.iter().map(|service| Upstream::new(&service.upstream, connect));
+        let upstreams = upstreams.collect::<Result<_, _>>()?;
+        let scope_header = match &config.scope {
+            ScopeSource::SingleTenant => None,
+            ScopeSource::Header(name) => Some(name.clone()),
+        };
+        let mut routes = HashMap::new();
+        for configured in &config.operations {
+            if configured.policy.kind == Kind::Keyed {
+                let operation = hapax.operation(configured.policy.clone()).await?;
+                let route = Route::new(operation, scope_header.as_ref())?;
+                routes.insert(address(configured), route);
+            }
+        }
+        let enforces = |route: &Route| route.operation.policy().mode == Mode::Enforce;
+        Ok(Self {
+            hapax,
+            scope_header,
+            read_limits: ReadLimits {
+                max_bytes: config.limits.request_body,
+                within: config.limits.body_within,
+            },
+            budget: BufferBudget::new(config.limits.buffered_total),
+            observer: Observer::default(),
+            only_observes: !routes.is_empty() && !routes.values().any(enforces),
+            config,
+            upstreams,
+            routes,
+        })
+    }
+
+    /// The service of a request, and its keyed operation.
+    pub(crate) fn route(&self, head: &Parts) -> Option<(&Upstream, Option<&Route>)> {
+        let found = self.config.route(&head.method, head.uri.path())?;
+        let mut services = self.config.services.iter().zip(&self.upstreams);
+        let (_, upstream) = services.find(|(service, _)| std::ptr::eq(*service, found.service))?;
+        let route = found.operation.and_then(|operation| self.routes.get(&address(operation)));
+        Some((upstream, route))
+    }
+}
+
+impl Route {
+    fn new(operation: Arc<Operation>, scope: Option<&HeaderName>) -> Result<Self, GatewayError> {
+        let policy = operation.policy();
+        let header = |name: &String| {
+            HeaderName::try_from(name.as_str()).map_err(|_| GatewayError::Header(name.clone()))
+        };
+        let headers = |names: &[String]| names.iter().map(header).collect::<Result<Vec<_>, _>>();
+        let key_header = header(&policy.key.header)?;
+        let compared = headers(&policy.fingerprint.headers)?;
+        let look_alikes = [IDEMPOTENCY_KEY, CONTENT_TYPE, CONTENT_ENCODING, key_header.clone()];
+        let look_alikes =
+            look_alikes.into_iter().chain(scope.cloned()).chain(compared.iter().cloned());
+        Ok(Self {
+            look_alikes: look_alikes.collect(),
+            key_header,
+            compared_headers: compared.into(),
+            replay_headers: headers(&policy.replay_headers)?.into(),
+            operation,
+        })
+    }
+}
+
+/// Why a gateway cannot be made of a configuration.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum GatewayError {
+    /// The store could not take the operations' policies.
+    #[error("the operations' policies could not be stored")]
+    Store(#[from] StoreError),
+    /// An upstream's address is not one.
+    #[error(transparent)]
+    Upstream(#[from] BaseError),
+    /// A policy names what cannot be a header.
+    #[error("{0:?} cannot be a header's name")]
+    Header(String),
+}
+
+fn address(operation: &Arc<config::Operation>) -> usize {
+    Arc::as_ptr(operation).addr()
+}
