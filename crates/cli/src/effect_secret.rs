@@ -82,15 +82,17 @@ fn generate(path: &Path) -> Result<EffectSecret, Error> {
     };
     let written = || -> io::Result<bool> {
         // A named temporary file is made with mode 0600.
-        let mut file = tempfile::NamedTempFile::new_in(directory)?;
+        let mut file = tempfile::Builder::new().prefix(&unfinished(path)).tempfile_in(directory)?;
         writeln!(file, "{}", secret.to_text())?;
         file.as_file().sync_all()?;
         let made = match file.persist_noclobber(path) {
             Ok(_) => true,
-            Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => false,
+            // Another process was first, and may have tidied up behind us.
+            Err(_) if path.exists() => false,
             Err(error) => return Err(error.error),
         };
         fs::File::open(directory)?.sync_all()?;
+        tidy_up(path, directory);
         Ok(made)
     };
     if !written().map_err(|why| Error::Unwritable { path: path.into(), why })? {
@@ -102,6 +104,23 @@ fn generate(path: &Path) -> Result<EffectSecret, Error> {
          see new operations"
     );
     Ok(secret)
+}
+
+/// How the files begin in which a secret of this path is prepared.
+fn unfinished(path: &Path) -> String {
+    format!(".{}.", path.file_name().unwrap_or_default().to_string_lossy())
+}
+
+/// Removes what starts that were killed half-way left behind.
+fn tidy_up(path: &Path, directory: &Path) {
+    let Ok(entries) = directory.read_dir() else { return };
+    let left = entries
+        .flatten()
+        .filter(|entry| entry.file_name().to_string_lossy().starts_with(&unfinished(path)));
+    for entry in left {
+        // It holds a secret that was never used; the next start tries again.
+        let _ = fs::remove_file(entry.path());
+    }
 }
 
 /// Why there is no usable secret. Each message names its remedy.
@@ -143,6 +162,8 @@ mod tests {
     fn a_generated_secret_is_private_and_made_once() {
         let directory = tempfile::tempdir().expect("directory");
         let path = directory.path().join("h.db.effect-key");
+        let killed = directory.path().join(".h.db.effect-key.x");
+        fs::write(killed, "unfinished").expect("written");
         let first = generate(&path).expect("made");
         assert_eq!(generate(&path).expect("read"), first);
         assert_eq!(read(&path).expect("read"), first);

@@ -7,9 +7,10 @@ mod failure;
 mod records;
 mod serve;
 
-use std::process::ExitCode;
+use std::{io::Write, process::ExitCode};
 
 use clap::{Parser, Subcommand};
+use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::EnvFilter;
 
 use crate::failure::Failure;
@@ -34,7 +35,10 @@ enum Command {
 
 fn main() -> ExitCode {
     let Hapax { command } = Hapax::parse();
-    log();
+    let logging = match log() {
+        Ok(logging) => logging,
+        Err(failure) => return fail(&failure),
+    };
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return fail(&Failure::start(format!("no threads to run on: {error}"))),
@@ -48,22 +52,37 @@ fn main() -> ExitCode {
     });
     // What still runs was given its time; a store thread in a stuck system call must not keep us.
     runtime.shutdown_background();
+    drop(logging);
     ended.unwrap_or_else(|failure| fail(&failure))
 }
 
 fn fail(failure: &Failure) -> ExitCode {
-    eprintln!("hapax: {}", failure.message);
+    // Whoever closed standard error does not want to know.
+    let _ = writeln!(std::io::stderr(), "hapax: {}", failure.message);
     ExitCode::from(failure.code)
 }
 
 /// Logs go to standard error; `HAPAX_LOG` says how much, as in `HAPAX_LOG=debug`.
-fn log() {
-    let filter = EnvFilter::try_from_env("HAPAX_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+///
+/// A thread of its own writes them: a reader that does not keep up, or has gone, costs lines and
+/// nothing else. What is left is written when the guard is dropped.
+fn log() -> Result<WorkerGuard, Failure> {
+    let filter = match std::env::var("HAPAX_LOG") {
+        Ok(filter) => EnvFilter::try_new(filter).map_err(|error| {
+            let help = "write a level such as info or debug, or target=level";
+            Failure::start(format!("HAPAX_LOG: {error}; {help}"))
+        })?,
+        Err(_) => EnvFilter::new("info"),
+    };
+    let (stderr, guard) =
+        NonBlockingBuilder::default().buffered_lines_limit(8192).finish(std::io::stderr());
     let terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
     let colour = terminal && std::env::var_os("NO_COLOR").is_none();
     tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
+        .with_writer(stderr)
         .with_ansi(colour)
+        .log_internal_errors(false)
         .init();
+    Ok(guard)
 }

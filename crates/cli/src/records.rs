@@ -1,11 +1,17 @@
 //! `hapax records`: looking at what the store knows, also while a gateway runs.
 
-use std::{fmt::Write as _, path::PathBuf, process::ExitCode, time::Duration};
+use std::{
+    fmt::Write as _,
+    io::{ErrorKind, Write as _},
+    path::PathBuf,
+    process::ExitCode,
+    time::Duration,
+};
 
 use clap::{Args, Subcommand};
 use hapax_core::{
-    EffectId, EffectSecret, Ending, EndingKind, Key, Observed, OperationName, OutcomeClass, Record,
-    RecordId, Scope, State, StoreTime,
+    EffectId, EffectSecret, Ending, EndingKind, Key, KeyError, KeyPolicy, KeySyntax, Observed,
+    OperationName, OutcomeClass, Record, RecordId, Scope, State, StoreTime,
 };
 use hapax_gateway::config::StoreLocation;
 use hapax_sql::SqliteStore;
@@ -87,6 +93,15 @@ pub(crate) async fn run(command: Records) -> Result<ExitCode, Failure> {
     }
 }
 
+/// A key as a client sends it, quoted or bare; else as the bytes it is.
+fn parse_key(text: &str) -> Result<Key, KeyError> {
+    let any = KeyPolicy { syntax: KeySyntax::Lenient, min_length: 1, min_bits: 0 };
+    match Key::from_field([text.as_bytes()], &any) {
+        Ok(Some(key)) => Ok(key),
+        _ => Key::from_bytes(text.as_bytes()),
+    }
+}
+
 /// A store opened for reading, with the secret that shows effect ids, if it can be read.
 struct Reading {
     store: SqliteStore,
@@ -130,8 +145,7 @@ async fn run_list(list: List) -> Result<ExitCode, Failure> {
     let reading = Reading::open(&list.source)?;
     if list.observed {
         let observed = reading.store.observed(list.limit).await?;
-        print(&observed_text(&reading, &observed));
-        return Ok(ExitCode::SUCCESS);
+        return print(&observed_text(&reading, &observed));
     }
     let operation = list.operation.as_deref().map(OperationName::new).transpose();
     let filter = ListFilter {
@@ -141,14 +155,13 @@ async fn run_list(list: List) -> Result<ExitCode, Failure> {
         ..ListFilter::default()
     };
     let records = reading.store.list(filter).await?;
-    print(&list_text(&reading, &records));
-    Ok(ExitCode::SUCCESS)
+    print(&list_text(&reading, &records))
 }
 
 async fn run_show(show: Show) -> Result<ExitCode, Failure> {
     let reading = Reading::open(&show.source)?;
     let found = if let Some(key) = &show.key {
-        let key = Key::from_bytes(key.as_bytes()).map_err(Failure::start)?;
+        let key = parse_key(key).map_err(Failure::start)?;
         let scope = match &show.scope {
             Some(scope) => Scope::principal(scope.as_bytes()).map_err(Failure::start)?,
             None => Scope::single_tenant(),
@@ -165,7 +178,7 @@ async fn run_show(show: Show) -> Result<ExitCode, Failure> {
             ));
         }
         reading.find(|listed| reading.effect_id(&listed.record.id) == Some(wanted)).await?
-    } else if let Some(beginning) = &show.record {
+    } else if let Some(beginning) = show.record.as_ref().filter(|text| !text.is_empty()) {
         reading.find(|listed| listed.record.id.to_string().starts_with(beginning.as_str())).await?
     } else {
         return Err(Failure::start("say which: a record, --key or --effect-id"));
@@ -178,14 +191,18 @@ async fn run_show(show: Show) -> Result<ExitCode, Failure> {
         }
     };
     let history = reading.store.history(record.record.claim).await?;
-    print(&show_text(&reading, record, &history));
-    Ok(ExitCode::SUCCESS)
+    print(&show_text(&reading, record, &history))
 }
 
 /// Prints; a reader that went away (`| head`) is no error.
-fn print(text: &str) {
-    use std::io::Write;
-    let _ = std::io::stdout().lock().write_all(text.as_bytes());
+fn print(text: &str) -> Result<ExitCode, Failure> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(Failure::new(1, format!("standard output cannot be written: {error}")))
+        }
+        _ => Ok(ExitCode::SUCCESS),
+    }
 }
 
 fn list_text(reading: &Reading, records: &[Listed]) -> String {
@@ -425,6 +442,13 @@ fn age(age: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_key_is_found_quoted_or_bare() {
+        let bare = parse_key("0198c2f4-9a1e-7c55").expect("a key");
+        assert_eq!(parse_key("\"0198c2f4-9a1e-7c55\"").expect("a key"), bare);
+        assert_eq!(parse_key("a, b").expect("bytes").as_bytes(), b"a, b");
+    }
 
     #[test]
     fn every_state_has_its_word() {

@@ -13,7 +13,7 @@ use hapax_sql::{SqliteConfig, SqliteStore};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use tokio::{
     net::TcpListener,
-    signal::unix::{SignalKind, signal},
+    signal::unix::{Signal, SignalKind, signal},
 };
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -145,11 +145,19 @@ pub(crate) async fn run(args: Serve) -> Result<ExitCode, Failure> {
     say(&format!("operator on http://{}", addresses.1));
     say(&format!("listening on http://{}", addresses.0));
 
-    stop_signal().await?;
-    info!("stopping: no new connections, executions under way finish");
+    let mut signals = Signals::new()?;
+    signals.next().await;
+    info!("stopping: no new connections, executions under way finish; once more stops at once");
     stop.cancel();
     // Connections and executions drain side by side: a client that hung up leaves its execution.
-    let (left, cut) = tokio::join!(hapax.shutdown(drain), serving);
+    let draining = async { tokio::join!(hapax.shutdown(drain), serving) };
+    let (left, cut) = tokio::select! {
+        drained = draining => drained,
+        () = signals.next() => {
+            warn!("stopping at once: what still executes is uncertain");
+            (hapax.shutdown(Duration::ZERO).await, Ok(0))
+        }
+    };
     if left > 0 {
         warn!(left, "executions were abandoned; their outcome is unknown until it is reconciled");
     }
@@ -191,14 +199,27 @@ fn say(line: &str) {
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }
 
-async fn stop_signal() -> Result<(), Failure> {
-    let mut terminate = signal(SignalKind::terminate()).map_err(Failure::start)?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(Failure::start)?;
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+/// SIGTERM and SIGINT.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn new() -> Result<Self, Failure> {
+        let listen = |kind| signal(kind).map_err(Failure::start);
+        Ok(Self {
+            terminate: listen(SignalKind::terminate())?,
+            interrupt: listen(SignalKind::interrupt())?,
+        })
     }
-    Ok(())
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
 }
 
 /// Histogram buckets in seconds, from a fast commit to a timeout.

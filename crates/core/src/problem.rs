@@ -10,6 +10,8 @@ pub enum ProblemKind {
     KeyMissing,
     /// The key is malformed, twice there, too short or too predictable.
     KeyInvalid,
+    /// The path is not quite that of a protected route, and the service may take it for it.
+    PathUnclear,
     /// The key was used for another intent.
     KeyReused,
     /// The first attempt is still under way.
@@ -48,9 +50,10 @@ pub enum ProblemKind {
 
 impl ProblemKind {
     /// Every kind, for documentation and tests.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::KeyMissing,
         Self::KeyInvalid,
+        Self::PathUnclear,
         Self::KeyReused,
         Self::InFlight,
         Self::OutcomeUnknown,
@@ -73,6 +76,7 @@ impl ProblemKind {
         match self {
             Self::KeyMissing => ("key-missing", 400, "The Idempotency-Key is missing"),
             Self::KeyInvalid => ("key-invalid", 400, "The Idempotency-Key is not acceptable"),
+            Self::PathUnclear => ("path-unclear", 400, "The path is not quite a protected one"),
             Self::KeyReused => {
                 ("key-reused", 422, "The Idempotency-Key was used for another request")
             }

@@ -10,14 +10,14 @@ use metrics::{counter, histogram};
 use tokio::time::Instant;
 
 use crate::{
-    answers::AnswerBody,
+    answers::{AnswerBody, refuse},
     config::Config,
     headers::{self, IDEMPOTENCY_KEY},
     keyed,
     metric_definitions::{REQUEST_SECONDS, REQUESTS},
     observe, passthrough,
     server::Inbound,
-    shared::{GatewayError, Shared},
+    shared::{GatewayError, Routed, Shared},
 };
 
 /// The request flow of a configuration. Clones share everything.
@@ -42,17 +42,20 @@ impl Gateway {
         if let Err(fault) = headers::check_request(&head) {
             return plain(fault.status(), fault.to_string());
         }
-        let Some((upstream, route)) = shared.route(&head) else {
+        let Some((upstream, routed)) = shared.route(&head) else {
             return plain(StatusCode::NOT_FOUND, "no service takes this path".to_owned());
         };
-        let (way, answer) = match route.map(|route| (route, route.operation.policy().mode)) {
-            Some((route, Mode::Enforce)) => {
-                ("keyed", keyed::answer(shared, route, upstream, head, body).await)
-            }
-            Some((route, Mode::Observe)) => {
-                ("observed", observe::answer(shared, route, upstream, head, body).await)
-            }
-            None => {
+        let (way, answer) = match routed {
+            Routed::Keyed(route) => match route.operation.policy().mode {
+                Mode::Enforce => {
+                    ("keyed", keyed::answer(shared, route, upstream, head, body).await)
+                }
+                Mode::Observe => {
+                    ("observed", observe::answer(shared, route, upstream, head, body).await)
+                }
+            },
+            Routed::NearMiss(problem) => ("refused", refuse(&problem)),
+            Routed::Elsewhere => {
                 // A key on no route protects nothing; somebody may think that it does.
                 let has_key = head.headers.contains_key(IDEMPOTENCY_KEY);
                 let way = if has_key { "passed_with_key" } else { "passed" };

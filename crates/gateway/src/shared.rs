@@ -3,7 +3,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use hapax::{Hapax, Operation};
-use hapax_core::{Kind, Mode};
+use hapax_core::{Kind, Mode, Problem, ProblemKind};
 use hapax_store::StoreError;
 use http::{
     HeaderName,
@@ -34,6 +34,16 @@ pub(crate) struct Shared {
     upstreams: Vec<Upstream>,
     /// The keyed operations, by the address of the one in the configuration, which stays there.
     routes: HashMap<usize, Route>,
+}
+
+/// What a request is.
+pub(crate) enum Routed<'a> {
+    /// An attempt at a keyed operation.
+    Keyed(&'a Route),
+    /// On no route, and easily taken for one.
+    NearMiss(Problem),
+    /// None of our business.
+    Elsewhere,
 }
 
 /// A keyed operation, ready to be run.
@@ -84,13 +94,35 @@ impl Shared {
         })
     }
 
-    /// The service of a request, and its keyed operation.
-    pub(crate) fn route(&self, head: &Parts) -> Option<(&Upstream, Option<&Route>)> {
+    /// The service of a request, and what it is there; `None` where no service takes its path.
+    pub(crate) fn route(&self, head: &Parts) -> Option<(&Upstream, Routed<'_>)> {
         let found = self.config.route(&head.method, head.uri.path())?;
         let mut services = self.config.services.iter().zip(&self.upstreams);
         let (_, upstream) = services.find(|(service, _)| std::ptr::eq(*service, found.service))?;
-        let route = found.operation.and_then(|operation| self.routes.get(&address(operation)));
-        Some((upstream, route))
+        let routed = match found.operation {
+            None => self.near_miss(head).map_or(Routed::Elsewhere, Routed::NearMiss),
+            Some(operation) => match self.routes.get(&address(operation)) {
+                Some(route) => Routed::Keyed(route),
+                None => Routed::Elsewhere,
+            },
+        };
+        Some((upstream, routed))
+    }
+
+    /// The problem of a request that is on no route and would pass without the protection that its
+    /// caller, or the operation, asks for.
+    fn near_miss(&self, head: &Parts) -> Option<Problem> {
+        let near = self.config.near_miss(&head.method, head.uri.path())?;
+        let key = &near.operation.policy.key;
+        if !key.required && !head.headers.contains_key(key.header.as_str()) {
+            return None;
+        }
+        let detail = format!(
+            "This request would not be protected, but the service may take it for {}. Send it with \
+             that method and path exactly.",
+            near.route
+        );
+        Some(Problem::new(ProblemKind::PathUnclear, detail))
     }
 }
 

@@ -204,7 +204,7 @@ async fn an_empty_or_foreign_file_is_not_read() {
     let place = Place::new();
     fs::write(place.file(), "").expect("a file");
     let empty = SqliteStore::open_read_only(place.file()).expect_err("it is empty");
-    assert!(matches!(empty, OpenError::NotHapax(_)), "{empty:?}");
+    assert!(matches!(empty, OpenError::Unused(_)), "{empty:?}");
 }
 
 #[test]

@@ -20,6 +20,7 @@ pub struct Serve {
     env: Vec<(String, String)>,
     dir: PathBuf,
     room: Option<u64>,
+    deaf: bool,
 }
 
 impl Serve {
@@ -32,7 +33,13 @@ impl Serve {
 
     /// With nothing but free ports.
     pub fn bare(dir: &Path) -> Self {
-        let serve = Self { args: Vec::new(), env: Vec::new(), dir: dir.to_owned(), room: None };
+        let serve = Self {
+            args: Vec::new(),
+            env: Vec::new(),
+            dir: dir.to_owned(),
+            room: None,
+            deaf: false,
+        };
         serve.args(["--listen", "127.0.0.1:0", "--operator-listen", "127.0.0.1:0"])
     }
 
@@ -83,6 +90,12 @@ impl Serve {
         self
     }
 
+    /// Nothing that it writes to standard error gets anywhere: every write fails.
+    pub const fn deaf(mut self) -> Self {
+        self.deaf = true;
+        self
+    }
+
     /// Starts it and waits until it is ready.
     #[track_caller]
     pub fn start(&self) -> Gateway {
@@ -110,6 +123,11 @@ impl Serve {
 
     fn command(&self) -> Command {
         let mut command = match self.room {
+            None if self.deaf => {
+                let mut shell = Command::new("sh");
+                shell.arg("-c").arg("exec \"$0\" \"$@\" 2>/dev/full").arg(binary());
+                shell
+            }
             None => Command::new(binary()),
             Some(kib) => {
                 let mut shell = Command::new("sh");

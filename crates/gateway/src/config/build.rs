@@ -7,11 +7,13 @@ use std::{
     sync::Arc,
 };
 
+use hapax_core::{Kind, Mode};
+
 use super::{
     At, Config, Environment, Fault, Operation, Place, Report, RoutePattern, Routes, ScopeSource,
     Service, StoreLocation, address, check,
     draft::{Draft, OperationDraft, ServiceDraft},
-    service,
+    routes, service,
 };
 
 const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 8080);
@@ -26,6 +28,11 @@ pub(super) fn build(draft: Draft, has_file: bool, env: Environment, report: &Rep
     check_services(&draft, &missing("--upstream"), report);
     check_operations(&draft, report);
     let (services, operations) = connect(&draft.services, draft.operations);
+    let mut near_misses = routes::NearMisses::default();
+    let protects = |operation: &&Arc<Operation>| {
+        operation.policy.kind == Kind::Keyed && operation.policy.mode == Mode::Enforce
+    };
+    operations.iter().filter(protects).for_each(|operation| near_misses.insert(operation));
     Config {
         listen: draft.listen.map_or(LISTEN, |listen| listen.value),
         operator_listen: draft.operator_listen.map_or(OPERATOR_LISTEN, |listen| listen.value),
@@ -39,6 +46,7 @@ pub(super) fn build(draft: Draft, has_file: bool, env: Environment, report: &Rep
         limits: draft.limits,
         group_commit: draft.group_commit.unwrap_or(128),
         sweep: draft.sweep.unwrap_or(500),
+        near_misses,
     }
 }
 

@@ -63,6 +63,7 @@ pub struct Config {
     pub group_commit: usize,
     /// How many rows one step of the sweeper takes on. Default: 500.
     pub sweep: usize,
+    near_misses: routes::NearMisses,
 }
 
 impl Config {
@@ -114,6 +115,13 @@ impl Config {
         Some(Route { service, operation: service.routes.find_spelled(method, &spelled) })
     }
 
+    /// The protected route that a forgiving service may take a request for which is on none: with
+    /// another slash, case or encoding. [`Self::route`] has found no operation for it.
+    pub fn near_miss(&self, method: &Method, path: &str) -> Option<NearMiss<'_>> {
+        let (route, operation) = self.near_misses.find(method, path)?;
+        Some(NearMiss { route, operation })
+    }
+
     fn from_text(
         file: &Path,
         text: &str,
@@ -147,6 +155,15 @@ pub struct Route<'a> {
     pub service: &'a Service,
     /// The operation it is an attempt at; `None` passes through unprotected.
     pub operation: Option<&'a Arc<Operation>>,
+}
+
+/// What a request may be taken for.
+#[derive(Clone, Copy, Debug)]
+pub struct NearMiss<'a> {
+    /// The route as it is configured.
+    pub route: &'a RoutePattern,
+    /// Its operation.
+    pub operation: &'a Arc<Operation>,
 }
 
 /// An operation at one upstream.

@@ -46,6 +46,10 @@ pub enum RequestFault {
     /// More than one `Host`, or none where HTTP/1.1 demands one (RFC 9112, section 3.2).
     #[error("the request needs exactly one Host field")]
     Host,
+    /// The target is neither a path nor a URL with one (RFC 9112, section 3.2); only OPTIONS asks
+    /// for `*`.
+    #[error("the request's target has no path; write it with one, as in /v1/payments")]
+    Target,
     /// A transfer coding other than `chunked` (RFC 9112, section 6.1).
     #[error("the transfer coding is not supported; send the body chunked or with its length")]
     TransferCoding,
@@ -55,7 +59,7 @@ impl RequestFault {
     /// The status to refuse with: 400 for what is malformed, 501 for what is not served.
     pub fn status(self) -> StatusCode {
         match self {
-            Self::Host => StatusCode::BAD_REQUEST,
+            Self::Host | Self::Target => StatusCode::BAD_REQUEST,
             Self::Connect | Self::TransferCoding => StatusCode::NOT_IMPLEMENTED,
         }
     }
@@ -68,6 +72,10 @@ impl RequestFault {
 pub fn check_request(head: &request::Parts) -> Result<(), RequestFault> {
     if head.method == Method::CONNECT {
         return Err(RequestFault::Connect);
+    }
+    let asks_for_all = head.method == Method::OPTIONS && head.uri.path() == "*";
+    if !head.uri.path().starts_with('/') && !asks_for_all {
+        return Err(RequestFault::Target);
     }
     if has_foreign_transfer_coding(&head.headers) {
         return Err(RequestFault::TransferCoding);

@@ -32,6 +32,9 @@ pub enum OpenError {
     /// There is no such file, and it is only to be read.
     #[error("{0} does not exist; name the store that hapax serve uses")]
     Missing(PathBuf),
+    /// The file is empty, and it is only to be read.
+    #[error("{0} holds no records yet; hapax serve fills it")]
+    Unused(PathBuf),
     /// The file or its directory may not be used.
     #[error(
         "no permission to use {0}; hapax needs to read and write the file, and to create files \

@@ -70,6 +70,14 @@ impl Guard {
         StoreError::Regressed { reason }
     }
 
+    /// Notes that nothing is written any more, because the store was closed or its thread ended.
+    pub(super) fn closed(&self, error: &StoreError) {
+        let mut standing = self.standing.lock();
+        if !matches!(*standing, StandingState::Regressed { .. }) {
+            *standing = StandingState::Failing { reason: error.to_string() };
+        }
+    }
+
     /// Notes how the last write went.
     pub(super) fn note<T>(&self, result: &Result<T, StoreError>) {
         let mut standing = self.standing.lock();

@@ -83,7 +83,8 @@ pub(super) fn only_to_read(
     }
     let check = |conn: &Connection| match migrate::content(conn)? {
         Content::Hapax => readable(migrate::schema(conn)?),
-        Content::Empty | Content::Foreign => Err(Failed::NotHapax),
+        Content::Empty => Err(Failed::Unused),
+        Content::Foreign => Err(Failed::NotHapax),
     };
     let mut connections = Vec::with_capacity(count);
     for _ in 0..count {
@@ -148,6 +149,8 @@ fn must_be_file(path: &Path, found: &fs::Metadata) -> Result<(), OpenError> {
 enum Failed {
     Sqlite(rusqlite::Error),
     NotHapax,
+    /// Nothing was ever put in.
+    Unused,
     ReadOnly,
     Schema(Schema),
     NoWal(String),
@@ -167,6 +170,7 @@ impl Failed {
         match self {
             Self::Sqlite(error) => OpenError::from_sqlite(path, &error, waited),
             Self::NotHapax => OpenError::NotHapax(shown),
+            Self::Unused => OpenError::Unused(shown),
             Self::ReadOnly => OpenError::ReadOnly(shown),
             Self::Schema(Schema::Newer(found)) => {
                 OpenError::NewerSchema { path: shown, found, known: KNOWN }

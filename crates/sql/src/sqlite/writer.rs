@@ -67,7 +67,7 @@ struct Writer {
 impl Drop for Writer {
     /// However the thread ends, nothing is written from here on, and the standing says so.
     fn drop(&mut self) {
-        self.guard.note::<()>(&Err(closed()));
+        self.guard.closed(&closed());
     }
 }
 

@@ -118,6 +118,39 @@ fn t08_a_gateway_paused_past_its_lease_cannot_overwrite_its_successor() {
 }
 
 #[test]
+fn t08_a_late_answer_does_not_settle_the_attempt_of_its_successor() {
+    let stage = Stage::resending(&["--lease", "1s"]);
+    let other = stage.gateway.twin();
+    let payment = Request::payment(&fresh_key());
+    let slow =
+        stage.gateway.start(&payment.clone().act("effect; gate slow; status 201; body text late"));
+    stage.upstream.arrived(1);
+    stage.gateway.pause();
+    let taking_over = payment.clone().act("effect; gate second; status 201; body text second");
+    // Until the lease is over, copies are told that the first is in flight.
+    let second = until("a second attempt", SOON, || {
+        let pending = other.start(&taking_over);
+        let arrives_or_ends = || stage.upstream.arrivals().len() == 2 || pending.is_done();
+        eventually("it arrives or is answered", SOON, arrives_or_ends);
+        (stage.upstream.arrivals().len() == 2).then_some(pending)
+    });
+    stage.upstream.open("slow");
+    stage.gateway.resume();
+    let late = slow.answer();
+    assert!(!late.text().contains("late"), "it was fenced: {late:?}");
+    late.assert_problem(409, "in-flight");
+    stage.upstream.open("second");
+    let second = second.answer();
+    second.assert_stored(201);
+    assert_eq!(second.text(), "second");
+    for gateway in [&stage.gateway, &other] {
+        gateway.send(&payment).assert_replays(&second);
+    }
+    stage.upstream.assert_arrivals(2);
+    stage.upstream.assert_effects(1);
+}
+
+#[test]
 fn an_execution_longer_than_its_lease_keeps_it() {
     let stage = Stage::with(&["--lease", "1s"]);
     let other = stage.gateway.twin();

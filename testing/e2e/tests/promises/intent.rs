@@ -339,6 +339,17 @@ fn two_routes_of_one_operation_share_one_set_of_keys() {
     assert_eq!(stage.upstream.arrivals()[2].field("idempotency-key"), format!("\"{key}\""));
 }
 
+#[test]
+fn a_path_that_is_spelled_in_another_way_is_the_same_route() {
+    let stage = Stage::configured(UpstreamKind::Plain, RULES);
+    let payment = Request::payment(&fresh_key());
+    let first = stage.gateway.send(&payment.clone().to("/%70aym%65nts"));
+    first.assert_stored(201);
+    stage.gateway.send(&payment).assert_replays(&first);
+    // The service sees what was sent.
+    assert_eq!(stage.upstream.only_arrival().target, "/%70aym%65nts");
+}
+
 /// A configuration whose last line is about what makes an intent.
 const RULES: &str = r#"
     store = "sqlite:{dir}/hapax.db"

@@ -18,6 +18,7 @@ mod expiry;
 mod hang_up;
 mod intent;
 mod keys;
+mod near_misses;
 mod observe;
 mod outcomes;
 mod records;

@@ -129,3 +129,23 @@ fn a_stop_that_comes_as_soon_as_it_is_ready_is_orderly_too() {
         stage.gateway.restart();
     }
 }
+
+#[test]
+fn a_second_signal_stops_at_once_and_what_executes_is_told_unknown() {
+    let mut stage = Stage::new();
+    let payment = Request::payment(&fresh_key()).act("gate answer");
+    let first = stage.gateway.start(&payment);
+    stage.upstream.arrived(1);
+    stage.gateway.terminate();
+    eventually("it is not ready any more", SOON, || {
+        stage.gateway.operator("/readyz").status == 503
+    });
+    stage.gateway.terminate();
+    // Long before the drain of 30 s is over.
+    assert_eq!(stage.gateway.ended(SOON).code(), Some(0));
+    first.answer().assert_problem(409, "outcome-unknown");
+    stage.upstream.open("answer");
+    stage.gateway.restart();
+    stage.gateway.send(&payment).assert_problem(409, "outcome-unknown");
+    stage.upstream.assert_arrivals(1);
+}

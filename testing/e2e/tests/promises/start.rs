@@ -439,3 +439,56 @@ fn killed_while_it_starts_it_starts_the_next_time() {
     }
     scene.serve().start().send(&Request::payment(&fresh_key())).assert_stored(201);
 }
+
+#[test]
+fn services_are_chosen_by_the_prefix_of_the_path() {
+    let scene = Scene::new();
+    let other = Upstream::start(&scene.dir.path().join("other"), UpstreamKind::Plain);
+    let text = format!(
+        r#"
+        store = "sqlite:{{dir}}/hapax.db"
+        scope = {{ single_tenant = true }}
+        [[service]]
+        upstream = "{{upstream}}"
+        prefix = "/v1"
+        [[service]]
+        upstream = "{}"
+        prefix = "/v1/other"
+        [[operation]]
+        name = "create"
+        routes = ["POST /v1/things", "POST /v1/other/things"]
+        "#,
+        other.url()
+    );
+    let gateway = Serve::configured(scene.dir.path(), &scene.upstream, &text).start();
+    let one = Request::payment(&fresh_key()).to("/v1/things");
+    let two = Request::payment(&fresh_key()).to("/v1/other/things");
+    for request in [&one, &two] {
+        let first = gateway.send(request);
+        first.assert_stored(201);
+        gateway.send(request).assert_replays(&first);
+    }
+    // One operation, one set of keys: at the other service it is known, and not sent.
+    let known = gateway.send(&one.to("/v1/other/things"));
+    assert!(known.is_replay() || known.status == 422, "{known:?}");
+    assert_eq!(gateway.send(&Request::get("/v2")).status, 404);
+    assert_eq!(gateway.send(&Request::get("/v1x")).status, 404);
+    assert_eq!(scene.upstream.only_arrival().target, "/v1/things");
+    assert_eq!(other.only_arrival().target, "/v1/other/things");
+}
+
+#[test]
+fn a_log_that_cannot_be_written_changes_nothing() {
+    let mut stage = Stage::of(UpstreamKind::Plain, Serve::deaf);
+    let lost = Request::payment(&fresh_key()).act("effect; cut");
+    for _ in 0..2 {
+        stage.gateway.send(&lost).assert_problem(409, "outcome-unknown");
+    }
+    stage.upstream.kill();
+    let unsent = Request::payment(&fresh_key());
+    stage.gateway.send(&unsent).assert_problem(503, "upstream-unreachable");
+    stage.gateway.terminate();
+    assert_eq!(stage.gateway.ended(crate::SOON).code(), Some(0));
+    let refused = Serve::bare(stage.dir()).deaf().run();
+    assert_eq!(refused.code, Some(2), "{refused:?}");
+}

@@ -7,8 +7,11 @@ use http::Method;
 
 use super::Operation;
 
+mod near;
 mod parse;
 mod path;
+
+pub(super) use near::NearMisses;
 
 pub(super) use path::{contains, normalised, overlap};
 
