@@ -13,7 +13,7 @@ use hapax_store::{Store, StoreError};
 use tracing::warn;
 
 /// The version of the only secret this configuration knows.
-const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 1;
 
 /// The file beside a database that holds its generated secret.
 pub(crate) fn beside(database: &Path) -> PathBuf {
@@ -30,11 +30,7 @@ pub(crate) async fn load(
 ) -> Result<Secrets, Error> {
     let secret = match source {
         EffectSecretSource::File(path) => read(path)?,
-        EffectSecretSource::Env(name) => {
-            let text = std::env::var(name).map_err(|_| Error::NoVariable { name: name.clone() })?;
-            EffectSecret::parse(&text)
-                .map_err(|why| Error::InVariable { name: name.clone(), why })?
-        }
+        EffectSecretSource::Env(name) => from_env(name)?,
         EffectSecretSource::Generated => {
             let path = beside(database);
             let used = store.pinned_secret(VERSION).await?.is_some();
@@ -50,12 +46,19 @@ pub(crate) async fn load(
     Ok(secrets)
 }
 
-/// The secret of a database, if it can be read, for showing effect ids.
-pub(crate) fn peek(database: &Path, file: Option<&Path>) -> Result<EffectSecret, Error> {
-    match file {
-        Some(file) => read(file),
-        None => read(&beside(database)),
+/// The secret of a database, if it can be read, for showing effect ids. Makes none, and does not
+/// compare it with the store's fingerprint.
+pub(crate) fn peek(database: &Path, source: &EffectSecretSource) -> Result<EffectSecret, Error> {
+    match source {
+        EffectSecretSource::File(path) => read(path),
+        EffectSecretSource::Env(name) => from_env(name),
+        EffectSecretSource::Generated => read(&beside(database)),
     }
+}
+
+fn from_env(name: &str) -> Result<EffectSecret, Error> {
+    let text = std::env::var(name).map_err(|_| Error::NoVariable { name: name.to_owned() })?;
+    EffectSecret::parse(&text).map_err(|why| Error::InVariable { name: name.to_owned(), why })
 }
 
 fn read(path: &Path) -> Result<EffectSecret, Error> {
@@ -152,6 +155,18 @@ pub(crate) enum Error {
     Pin(#[from] hapax::SecretsError),
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+impl Error {
+    /// What is wrong, for one who only looks: making a secret would be no remedy then.
+    pub(crate) fn without_remedy(&self) -> String {
+        match self {
+            Self::Missing { path } | Self::Lost { path } => {
+                format!("there is no effect secret in {}", path.display())
+            }
+            other => other.to_string(),
+        }
+    }
 }
 
 #[cfg(test)]

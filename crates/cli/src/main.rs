@@ -11,11 +11,12 @@ use std::{io::Write, process::ExitCode};
 
 use clap::{Parser, Subcommand};
 use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::{EnvFilter, filter::LevelFilter};
 
 use crate::failure::Failure;
 
-/// Retry any API call: it takes effect once, or tells you that it does not know.
+/// A gateway in front of your services. Retry any API call: it takes effect once, or tells you that
+/// it does not know.
 #[derive(Debug, Parser)]
 #[command(name = "hapax", version, max_term_width = 100)]
 struct Hapax {
@@ -25,7 +26,6 @@ struct Hapax {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run the gateway in front of a service.
     Serve(Box<serve::Serve>),
     Demo(Box<demo::DemoArgs>),
     /// Look at records.
@@ -62,16 +62,28 @@ fn fail(failure: &Failure) -> ExitCode {
     ExitCode::from(failure.code)
 }
 
+/// Whether a text says how much is logged. A word that is no level would be taken for the name of a
+/// target and switch everything off.
+fn is_filter(text: &str) -> bool {
+    let is_level = |word: &str| word.parse::<LevelFilter>().is_ok();
+    let fits = |part: &str| match part.split_once('=') {
+        Some((target, level)) => !target.is_empty() && is_level(level),
+        None => is_level(part),
+    };
+    text.split(',').map(str::trim).all(fits) && EnvFilter::try_new(text).is_ok()
+}
+
 /// Logs go to standard error; `HAPAX_LOG` says how much, as in `HAPAX_LOG=debug`.
 ///
 /// A thread of its own writes them: a reader that does not keep up, or has gone, costs lines and
 /// nothing else. What is left is written when the guard is dropped.
 fn log() -> Result<WorkerGuard, Failure> {
     let filter = match std::env::var("HAPAX_LOG") {
-        Ok(filter) => EnvFilter::try_new(filter).map_err(|error| {
-            let help = "write a level such as info or debug, or target=level";
-            Failure::start(format!("HAPAX_LOG: {error}; {help}"))
-        })?,
+        Ok(filter) if is_filter(&filter) => EnvFilter::new(filter),
+        Ok(_) => {
+            let help = "write a level (error, warn, info, debug) or target=level";
+            return Err(Failure::start(format!("HAPAX_LOG is not understood; {help}")));
+        }
         Err(_) => EnvFilter::new("info"),
     };
     let (stderr, guard) =

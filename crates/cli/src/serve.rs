@@ -1,12 +1,18 @@
 //! `hapax serve`: the gateway.
 
-use std::{path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
+use std::{
+    net::{IpAddr, SocketAddr},
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::Arc,
+    time::Duration,
+};
 
 use clap::Args;
 use hapax::{BackgroundOptions, Hapax, Options};
 use hapax_gateway::{
     Gateway, Operator,
-    config::{Config, Environment, Flags, StoreLocation},
+    config::{Config, Environment, Flags, ScopeSource, Service, StoreLocation},
     server::{ServerLimits, serve},
 };
 use hapax_sql::{SqliteConfig, SqliteStore};
@@ -20,60 +26,73 @@ use tracing::{info, warn};
 
 use crate::{effect_secret, failure::Failure};
 
-/// Runs the gateway in front of a service.
+/// Run the gateway: a reverse proxy between callers and a service.
 ///
-/// Without a configuration file, POST and PATCH requests that carry an Idempotency-Key form one
-/// operation named `default`; everything else streams through. The flags from --lease on are about
-/// that operation.
+/// It needs to know the service (--upstream, or a file that names it) and whose a request is
+/// (--single-tenant or --scope-header, or the file). It stays in the foreground until SIGTERM or
+/// Ctrl-C.
 #[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Serve {
-    /// The configuration file.
-    #[arg(long, value_name = "FILE")]
+    /// The service behind, as http://host:port.
+    #[arg(long, value_name = "URL", help_heading = "What is served")]
+    upstream: Option<String>,
+    /// A configuration file, for more than one service or operation.
+    #[arg(long, value_name = "FILE", help_heading = "What is served")]
     config: Option<PathBuf>,
     /// Where callers connect [default: 0.0.0.0:8080].
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", help_heading = "What is served")]
     listen: Option<String>,
-    /// The service behind, as http://host:port.
-    #[arg(long, value_name = "URL")]
-    upstream: Option<String>,
-    /// Where records live [default: sqlite:hapax.db].
-    #[arg(long, value_name = "sqlite:PATH")]
-    store: Option<String>,
+    /// Where health and metrics are [default: 127.0.0.1:8081].
+    #[arg(long, value_name = "ADDRESS", help_heading = "What is served")]
+    operator_listen: Option<String>,
     /// All callers are one tenant.
-    #[arg(long)]
+    #[arg(long, help_heading = "Whose a request is")]
     single_tenant: bool,
     /// The header that says whose a request is, set by your authenticating proxy.
-    #[arg(long, value_name = "HEADER")]
+    #[arg(long, value_name = "HEADER", help_heading = "Whose a request is")]
     scope_header: Option<String>,
-    /// Where health and metrics are [default: 127.0.0.1:8081].
-    #[arg(long, value_name = "ADDRESS")]
-    operator_listen: Option<String>,
+    /// Where records live [default: sqlite:hapax.db].
+    #[arg(long, value_name = "sqlite:PATH", help_heading = "Where records live")]
+    store: Option<String>,
     /// Only one instance runs: accept SQLite under an orchestrator.
-    #[arg(long)]
+    #[arg(long, help_heading = "Where records live")]
     single_instance: bool,
     /// How long an execution is presumed alive without a renewal [default: 30s].
-    #[arg(long, value_name = "DURATION")]
+    #[arg(long, value_name = "DURATION", help_heading = DEFAULT_OPERATION)]
     lease: Option<String>,
-    /// How long outcomes are replayed [default: 24h].
-    #[arg(long, value_name = "DURATION")]
+    /// How long outcomes are replayed: retention.outcome of a file [default: 24h].
+    #[arg(long, value_name = "DURATION", help_heading = DEFAULT_OPERATION)]
     retain: Option<String>,
     /// What may be done about an unknown outcome: hold, or resend where the service collapses
     /// requests with the same Idempotency-Key [default: hold].
-    #[arg(long, value_name = "POLICY")]
+    #[arg(long, value_name = "POLICY", help_heading = DEFAULT_OPERATION)]
     on_unknown: Option<String>,
     /// How long the service collapses requests with the same Idempotency-Key; needed for resend.
-    #[arg(long, value_name = "DURATION")]
+    #[arg(long, value_name = "DURATION", help_heading = DEFAULT_OPERATION)]
     collapse_for: Option<String>,
     /// The least number of characters of a key [default: 16].
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", help_heading = DEFAULT_OPERATION)]
     key_min_length: Option<usize>,
     /// The least randomness of a key, in bits, roughly [default: 64].
-    #[arg(long, value_name = "BITS")]
+    #[arg(long, value_name = "BITS", help_heading = DEFAULT_OPERATION)]
     key_min_bits: Option<u32>,
     /// Forward everything as it is and report what would have been replayed, refused, duplicated.
-    #[arg(long)]
+    #[arg(long, help_heading = DEFAULT_OPERATION)]
     observe: bool,
 }
+
+/// The flags under this heading are refused where a file defines operations of its own.
+const DEFAULT_OPERATION: &str = "The operation `default`: POST and PATCH with an Idempotency-Key";
+
+const EXAMPLES: &str = "\
+Examples:
+  hapax serve --upstream http://127.0.0.1:3000 --single-tenant --observe
+  hapax serve --upstream http://127.0.0.1:3000 --scope-header X-Account
+  hapax serve --config hapax.toml
+
+Everything that is no keyed operation streams through untouched. HAPAX_LOG says how much is logged
+(error, warn, info, debug).";
 
 impl Serve {
     fn flags(self) -> Flags {
@@ -101,6 +120,11 @@ impl Serve {
 pub(crate) async fn run(args: Serve) -> Result<ExitCode, Failure> {
     let config = Config::load(&args.flags(), Environment::of_process()).map_err(Failure::start)?;
     let metrics = install_metrics()?;
+    // Before anything is made on disk: a port that is taken leaves nothing behind.
+    let listener = bind(config.listen, "--listen").await?;
+    let operator_listener = bind(config.operator_listen, "--operator-listen").await?;
+    let addresses = (local(&listener)?, local(&operator_listener)?);
+    not_in_front_of_itself(&config, addresses.0)?;
     let StoreLocation::Sqlite(database) = config.store.clone();
     let store = Arc::new(open(&config, &database).map_err(Failure::start)?);
     let secrets = effect_secret::load(&config.effect_secret, &database, &*store).await;
@@ -108,21 +132,18 @@ pub(crate) async fn run(args: Serve) -> Result<ExitCode, Failure> {
     let options = Options { store_timeout: config.limits.store, ..Options::default() };
     let hapax = Hapax::new(Arc::clone(&store) as Arc<_>, secrets, options);
 
-    let listener = bind(config.listen, "--listen").await?;
-    let operator_listener = bind(config.operator_listen, "--operator-listen").await?;
     let limits = ServerLimits {
         max_connections: config.limits.max_connections,
         drain: config.limits.drain,
         ..ServerLimits::default()
     };
     let (drain, sweep_rows) = (config.limits.drain, config.sweep);
-    let policies = config.describe();
+    let banner = banner(&config, &database);
     let gateway = Gateway::new(config, hapax.clone()).await.map_err(Failure::start)?;
     hapax.start_background(BackgroundOptions { sweep_rows, ..BackgroundOptions::default() });
 
     let (stop, stop_operator) = (CancellationToken::new(), CancellationToken::new());
     let operator = Operator::new(hapax.clone(), move || metrics.render());
-    let addresses = (local(&listener)?, local(&operator_listener)?);
     let operating = tokio::spawn(serve(
         operator_listener,
         move |request| {
@@ -141,13 +162,16 @@ pub(crate) async fn run(args: Serve) -> Result<ExitCode, Failure> {
         limits,
         stop.clone(),
     ));
-    policies.iter().for_each(|policy| say(policy));
+    banner.iter().for_each(|line| say(line));
     say(&format!("operator on http://{}", addresses.1));
     say(&format!("listening on http://{}", addresses.0));
 
     let mut signals = Signals::new()?;
     signals.next().await;
-    info!("stopping: no new connections, executions under way finish; once more stops at once");
+    info!(
+        under_way = hapax.under_way(), at_most = ?drain,
+        "stopping: no new connections, what is under way finishes; another signal stops at once"
+    );
     stop.cancel();
     // Connections and executions drain side by side: a client that hung up leaves its execution.
     let draining = async { tokio::join!(hapax.shutdown(drain), serving) };
@@ -173,14 +197,51 @@ pub(crate) async fn run(args: Serve) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn open(config: &Config, database: &std::path::Path) -> Result<SqliteStore, hapax_sql::OpenError> {
+/// What is run: where the records are, in front of what, for whom, and each operation's policy.
+fn banner(config: &Config, database: &Path) -> Vec<String> {
+    let database = std::fs::canonicalize(database).unwrap_or_else(|_| database.to_owned());
+    let mut lines = vec![format!("store sqlite:{}", database.display())];
+    for service in &config.services {
+        lines.push(format!("upstream {} for {}", service.origin(), service.prefix));
+    }
+    lines.push(match &config.scope {
+        ScopeSource::SingleTenant => "scope single tenant".to_owned(),
+        ScopeSource::Header(name) => format!("scope from the header {name}"),
+    });
+    lines.extend(config.describe());
+    lines
+}
+
+/// A gateway that is its own upstream would send each request round and round.
+fn not_in_front_of_itself(config: &Config, listening: SocketAddr) -> Result<(), Failure> {
+    let is_us = |service: &&Service| {
+        let host = service.upstream.host().unwrap_or_default();
+        let here = host == "localhost"
+            || host
+                .trim_matches(['[', ']'])
+                .parse::<IpAddr>()
+                .is_ok_and(|ip| ip == listening.ip() || ip.is_unspecified() || ip.is_loopback());
+        let reached = listening.ip().is_unspecified() || listening.ip().is_loopback();
+        here && reached && service.upstream.port_u16().unwrap_or(80) == listening.port()
+    };
+    match config.services.iter().find(is_us) {
+        None => Ok(()),
+        Some(service) => Err(Failure::start(format!(
+            "the upstream {} is this gateway itself, which listens on {listening}; name the \
+             address of the service, or another --listen",
+            service.origin()
+        ))),
+    }
+}
+
+fn open(config: &Config, database: &Path) -> Result<SqliteStore, hapax_sql::OpenError> {
     let mut options = SqliteConfig::new(database);
     options.timeout = config.limits.store;
     options.batch = config.group_commit;
     SqliteStore::open(options)
 }
 
-async fn bind(address: std::net::SocketAddr, flag: &str) -> Result<TcpListener, Failure> {
+async fn bind(address: SocketAddr, flag: &str) -> Result<TcpListener, Failure> {
     TcpListener::bind(address).await.map_err(|error| {
         Failure::start(format!(
             "{flag} {address}: cannot listen there: {error}; choose another address or port"
@@ -188,7 +249,7 @@ async fn bind(address: std::net::SocketAddr, flag: &str) -> Result<TcpListener, 
     })
 }
 
-fn local(listener: &TcpListener) -> Result<std::net::SocketAddr, Failure> {
+fn local(listener: &TcpListener) -> Result<SocketAddr, Failure> {
     listener.local_addr().map_err(Failure::start)
 }
 

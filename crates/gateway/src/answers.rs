@@ -16,6 +16,7 @@ use http::{
 };
 use http_body::{Body, Frame, SizeHint};
 use metrics::counter;
+use tracing::debug;
 
 use crate::{
     body::{BoxError, Resumed, Tapped, Watching},
@@ -141,6 +142,7 @@ pub(crate) fn respond(answer: Answer<Live>) -> Response<AnswerBody> {
 /// A problem as its response (RFC 9457).
 pub(crate) fn refuse(problem: &Problem) -> Response<AnswerBody> {
     counter!(PROBLEMS, "type" => problem.kind.name()).increment(1);
+    debug!(problem = problem.kind.name(), status = problem.status, "refused");
     let body = AnswerBody::full(Bytes::from(problem.to_json()), None);
     let mut response = Response::new(body);
     *response.status_mut() =

@@ -47,9 +47,7 @@ impl Gateway {
         };
         let (way, answer) = match routed {
             Routed::Keyed(route) => match route.operation.policy().mode {
-                Mode::Enforce => {
-                    ("keyed", keyed::answer(shared, route, upstream, head, body).await)
-                }
+                Mode::Enforce => keyed::answer(shared, route, upstream, head, body).await,
                 Mode::Observe => {
                     ("observed", observe::answer(shared, route, upstream, head, body).await)
                 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use hapax::{Ended, Executed, Execution, Intent, Reply, Sent};
+use hapax::{Ended, Executed, Execution, Intent, Reply};
 use hapax_core::{
     BodyInvalid, Fingerprint, Fingerprinter, IntentParts, Key, OperationName, Problem, ProblemKind,
     RecordId, Said, Scope, StoredResponse,
@@ -14,7 +14,7 @@ use http::{
     request::Parts,
 };
 use metrics::counter;
-use tracing::{Instrument, debug_span, info, warn};
+use tracing::{Instrument, info, info_span, warn};
 
 use crate::{
     answers::{AnswerBody, HAPAX_OUTCOME, Live, refuse, respond},
@@ -29,28 +29,32 @@ use crate::{
 
 const HAPAX_ATTEMPT: HeaderName = HeaderName::from_static("hapax-attempt");
 
-/// Answers a request of a keyed operation; without a key, where none is required, it passes.
+/// Answers a request of a keyed operation; without a key, where none is required, it passes. Also
+/// says which way it took.
 pub(crate) async fn answer(
     shared: &Shared,
     route: &Route,
     upstream: &Upstream,
     head: Parts,
     body: Inbound,
-) -> Response<AnswerBody> {
+) -> (&'static str, Response<AnswerBody>) {
     let operation = &route.operation;
     let key = match key(route, &head.headers) {
         Ok(Some(key)) => key,
-        Ok(None) if operation.policy().key.required => return refuse(&key_missing()),
-        Ok(None) => return passthrough::answer(upstream, head, body, true).await,
-        Err(problem) => return refuse(&problem),
+        Ok(None) if operation.policy().key.required => return ("keyed", refuse(&key_missing())),
+        Ok(None) => {
+            return ("keyed_without_key", passthrough::answer(upstream, head, body, true).await);
+        }
+        Err(problem) => return ("keyed", refuse(&problem)),
     };
-    match prepare(shared, route, head, body, &key).await {
+    let answer = match prepare(shared, route, head, body, &key).await {
         Ok(prepared) => {
-            let span = debug_span!("attempt", operation = %operation.name(), record = %prepared.id);
+            let span = info_span!("attempt", operation = %operation.name(), record = %prepared.id);
             run(shared, route, upstream, prepared).instrument(span).await
         }
         Err(problem) => refuse(&problem),
-    }
+    };
+    ("keyed", answer)
 }
 
 /// 1. The key, before any other work.
@@ -196,7 +200,7 @@ async fn run(
     let execute = move |execution: Execution| async move {
         // The engine has dropped the intent by now, so the head is not copied.
         let request = outgoing(&route, Arc::unwrap_or_clone(head), &execution, &buffered);
-        forward(&upstream, &route, request, execution.sent()).await
+        forward(&upstream, &route, request, &execution).await
     };
     respond(shared.hapax.run(&operation, id, fingerprint, intent, execute).await)
 }
@@ -232,18 +236,19 @@ async fn forward(
     upstream: &Upstream,
     route: &Route,
     request: Request<OutBody>,
-    sent: &Sent,
+    execution: &Execution,
 ) -> Executed<Live> {
-    let answer = match upstream.send_telling(request, Reuse::Keyed, sent).await {
+    let effect_id = execution.effect_id();
+    let answer = match upstream.send_telling(request, Reuse::Keyed, execution.sent()).await {
         Ok(answer) => answer,
         Err(SendError::NeverSent { reason }) => {
             counter!(UPSTREAM_FAILURES, "sent" => "no").increment(1);
-            info!(%reason, "the request never left; nothing was applied");
+            info!(%effect_id, %reason, "the request never left; nothing was applied");
             return Executed { ended: Ended::NeverSent, live: None };
         }
         Err(SendError::Unknown { reason }) => {
             counter!(UPSTREAM_FAILURES, "sent" => "maybe").increment(1);
-            warn!(%reason, "the request went out and no answer came back");
+            info!(%effect_id, %reason, "the request went out and no answer came back");
             return Executed { ended: Ended::Lost, live: None };
         }
     };
@@ -266,7 +271,7 @@ async fn forward(
         Collected::OverCap(resumed) => by_head(head, AnswerBody::resumed(resumed)),
         Collected::Broken { received, error } => {
             counter!(UPSTREAM_FAILURES, "sent" => "maybe").increment(1);
-            warn!(status, received, %error, "the answer broke off; it proves nothing");
+            info!(%effect_id, status, received, %error, "the answer broke off; it proves nothing");
             Executed { ended: Ended::Lost, live: None }
         }
         Collected::Complete { bytes, trailers } => {

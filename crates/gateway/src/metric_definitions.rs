@@ -3,7 +3,8 @@
 
 use metrics::{Unit, describe_counter, describe_gauge, describe_histogram};
 
-/// Requests by the `way` they took: `keyed`, `observed`, `refused` for a path that is
+/// Requests by the `way` they took: `keyed`, `keyed_without_key` for one of a keyed operation that
+/// carries none and so passed, `observed`, `refused` for a path that is
 /// not quite a protected one, `passed`, or `passed_with_key` for one
 /// whose key protects nothing, because it is on no route of a keyed operation.
 pub const REQUESTS: &str = "hapax_requests_total";

@@ -9,7 +9,7 @@ use hapax_core::{
 use hapax_store::{Certainty, Claimed, StoreError};
 use metrics::{counter, gauge};
 use tokio::time::{Instant, sleep, sleep_until};
-use tracing::warn;
+use tracing::{debug, warn};
 
 use crate::{
     Answer, Executed, Execution, Hapax, Intent, Operation,
@@ -388,6 +388,7 @@ impl Attempting {
     }
 
     fn count(&self, decision: &'static str) {
+        debug!(decision, "decided");
         let operation = self.operation.name().as_str().to_owned();
         counter!(DECISIONS, "operation" => operation, "decision" => decision).increment(1);
     }

@@ -156,6 +156,11 @@ impl Hapax {
         self.inner.draining.is_cancelled()
     }
 
+    /// How many attempts are under way, those that wait included.
+    pub fn under_way(&self) -> usize {
+        self.inner.tracker.len()
+    }
+
     /// Answers one attempt: claims, decides, executes if nobody did, settles.
     ///
     /// Claiming, executing and settling run in a tracked task: dropping this future, because the

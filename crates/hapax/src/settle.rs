@@ -47,7 +47,7 @@ impl Attempting {
         let executing = gauge!(EXECUTING);
         executing.increment(1);
         let begun = Instant::now();
-        let sent = execution.sent().clone();
+        let (sent, effect_id) = (execution.sent().clone(), execution.effect_id());
         let executing_it = async move { execute(execution).await };
         let executed = self.drive(&record, &sent, executing_it).await;
         executing.decrement(1);
@@ -55,6 +55,10 @@ impl Attempting {
         histogram!(EXECUTION_SECONDS, "operation" => operation.clone())
             .record(begun.elapsed().as_secs_f64());
         let classified = self.classify(&record, &executed.ended);
+        if let Classified::Uncertain { .. } = classified {
+            let (attempt, ended) = (record.attempt, ended_word(&executed.ended));
+            warn!(%effect_id, %attempt, %ended, "the outcome of this attempt is unknown");
+        }
         counter!(EXECUTIONS, "operation" => operation, "result" => classified_word(classified))
             .increment(1);
         self.settle(&record, classified, executed, leading, slot).await;
@@ -287,6 +291,15 @@ fn freed(reply: Option<Reply>, problem: &Problem) -> Freed {
         response.headers.push((Bytes::from_static(b"retry-after"), after));
     }
     Freed::Response(response)
+}
+
+/// How an execution ended, for the log.
+fn ended_word(ended: &Ended) -> String {
+    match ended {
+        Ended::Answered(reply) => format!("with status {}", reply.status),
+        Ended::NeverSent => "not sent, after an earlier attempt that was".to_owned(),
+        Ended::Lost => "without a complete answer".to_owned(),
+    }
 }
 
 /// The words of the `result` label.
