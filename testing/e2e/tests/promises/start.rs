@@ -492,3 +492,55 @@ fn a_log_that_cannot_be_written_changes_nothing() {
     let refused = Serve::bare(stage.dir()).deaf().run();
     assert_eq!(refused.code, Some(2), "{refused:?}");
 }
+
+#[test]
+fn a_start_that_is_refused_leaves_nothing_behind() {
+    let scene = Scene::new();
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = taken.local_addr().expect("an address").to_string();
+    let refused = Serve::new(scene.dir.path(), &scene.upstream)
+        .without("--listen", 1)
+        .args(["--listen", &address])
+        .run();
+    assert_eq!(refused.code, Some(2), "{refused:?}");
+    assert!(refused.stderr.contains("choose another address or port"), "{refused:?}");
+    assert!(!scene.dir.path().join("hapax.db").exists());
+    assert!(!scene.dir.path().join("hapax.db.effect-key").exists());
+}
+
+#[test]
+fn a_gateway_does_not_start_in_front_of_itself() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let free = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address");
+    let refused = Serve::bare(dir.path())
+        .without("--listen", 1)
+        .args(["--listen", &free.to_string(), "--single-tenant"])
+        .args(["--upstream", &format!("http://localhost:{}", free.port())])
+        .run();
+    assert_eq!(refused.code, Some(2), "{refused:?}");
+    assert!(refused.stderr.contains("is this gateway itself"), "{refused:?}");
+}
+
+#[test]
+fn a_word_that_is_no_log_level_is_refused() {
+    let scene = Scene::new();
+    for wrong in ["verbose", "blah=zzz", "=info"] {
+        let refused = Serve::new(scene.dir.path(), &scene.upstream).env("HAPAX_LOG", wrong).run();
+        assert_eq!(refused.code, Some(2), "{wrong}: {refused:?}");
+        assert!(refused.stderr.contains("HAPAX_LOG"), "{refused:?}");
+    }
+}
+
+#[test]
+fn the_start_says_where_the_records_are_in_front_of_what_and_for_whom() {
+    let stage = Stage::new();
+    let said = stage.gateway.stdout().join("\n");
+    let database = fs::canonicalize(stage.database()).expect("it is there");
+    for line in [
+        format!("store sqlite:{}", database.display()),
+        format!("upstream {} for /", stage.upstream.url()),
+        "scope single tenant".to_owned(),
+    ] {
+        assert!(said.contains(&line), "{line} is not in\n{said}");
+    }
+}
