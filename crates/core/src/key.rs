@@ -11,6 +11,7 @@ use thiserror::Error;
 
 mod entropy;
 mod field;
+mod stamp;
 mod suspicion;
 
 /// An idempotency key: 1 to 255 bytes, compared exactly, case included.

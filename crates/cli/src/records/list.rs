@@ -17,7 +17,7 @@ pub(super) const HELP: &str = "\
 Example:
   hapax records list --operation payments.create --state uncertain --limit 200
 
-STATUS is that of the stored answer; in parentheses, that of the answer an uncertain record has seen.
+STATUS is that of the stored answer. In parentheses it is that of an answer which settled nothing.
 `hapax records show --help` explains the words.";
 
 /// How much of an id is printed and can be given back.
@@ -37,11 +37,15 @@ pub(crate) struct List {
     #[arg(long, conflicts_with_all = ["operation", "state", "before"])]
     observed: bool,
     /// At most so many.
-    #[arg(long, value_name = "N", default_value = "50")]
+    #[arg(long, value_name = "N", default_value = "50", value_parser = limit)]
     limit: NonZeroUsize,
     /// Only records claimed before this one: the last of the page before.
     #[arg(long, value_name = "RECORD")]
     before: Option<String>,
+}
+
+fn limit(text: &str) -> Result<NonZeroUsize, &'static str> {
+    text.parse().map_err(|_| "write a whole number from 1 on, such as 200")
 }
 
 /// Rows up to a limit, and whether there are more.

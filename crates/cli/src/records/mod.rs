@@ -100,15 +100,7 @@ impl NoSecret {
 
 impl Reading {
     async fn open(source: &Source) -> Result<Self, Failure> {
-        let config = source.config.as_ref().map(|file| {
-            let flags = Flags {
-                config: Some(file.clone()),
-                store: source.store.clone(),
-                ..Flags::default()
-            };
-            // Whether several gateways may run is no matter of one who only reads.
-            Config::load(&flags, Environment::default()).map_err(Failure::start)
-        });
+        let config = source.config.as_deref().map(|file| configured(file, source));
         let config = config.transpose()?;
         let StoreLocation::Sqlite(path) = match (&config, &source.store) {
             (Some(config), _) => config.store.clone(),
@@ -162,7 +154,7 @@ impl Reading {
         if listed.state != State::Uncertain {
             return Ok(None);
         }
-        let found = self.store.find(listed.record.id.clone()).await?;
+        let found = self.store.find(listed.record.id).await?;
         // It may have come to an outcome since it was listed.
         Ok(found
             .filter(|found| {
@@ -223,6 +215,29 @@ impl Reading {
         self.each(|listed| operations.extend(listed.operation)).await?;
         Ok(operations)
     }
+}
+
+/// What the gateway runs by, as far as records are concerned.
+fn configured(file: &Path, source: &Source) -> Result<Config, Failure> {
+    let load = |single_tenant, upstream: Option<&str>| {
+        let flags = Flags {
+            config: Some(file.to_owned()),
+            store: source.store.clone(),
+            single_tenant,
+            upstream: upstream.map(str::to_owned),
+            ..Flags::default()
+        };
+        // Whether several gateways may run is no matter of one who only reads.
+        Config::load(&flags, Environment::default())
+    };
+    // What a file may leave to the command line of `serve` is no matter either.
+    const SOME: Option<&str> = Some("http://127.0.0.1:1");
+    load(false, None)
+        .or_else(|error| {
+            let loaded = load(true, None).or_else(|_| load(false, SOME));
+            loaded.or_else(|_| load(true, SOME)).map_err(|_| error)
+        })
+        .map_err(Failure::start)
 }
 
 /// Names operations in a message.

@@ -18,8 +18,8 @@ use crate::failure::Failure;
 
 pub(super) const HELP: &str = "\
 Example:
-  hapax records show --key 0198c2f4-9a1e-7c55-9d0b-3f6a52e1b7aa --operation payments.create \
---scope acme
+  hapax records show --key 0198c2f4-9a1e-7c55-9d0b-3f6a52e1b7aa \\
+      --operation payments.create --scope acme
 
 Words:
   claimed          (state) the key is taken, nothing has been sent to the service
@@ -90,7 +90,8 @@ async fn by_effect_id(reading: &Reading, text: &str) -> Result<Listed, Failure> 
 }
 
 async fn by_key(reading: &Reading, show: &Show, text: &str) -> Result<Listed, Failure> {
-    let key = parse_key(text).map_err(|error| Failure::start(format!("--key: {error}")))?;
+    let key = parse_key(text)
+        .map_err(|error| Failure::start(format!("no gateway takes such a --key: {error}")))?;
     let scope = match &show.scope {
         Some(scope) => Scope::principal(scope.as_bytes()).map_err(Failure::start)?,
         None => Scope::single_tenant(),
@@ -137,8 +138,8 @@ async fn hints(
         policies.find(|policy| policy.name == *operation).map(|policy| policy.key.policy)
     });
     if let Err(error) = acceptable(key, &policy.unwrap_or_default()) {
-        let by = if policy.is_some() { "" } else { ", unless configured otherwise," };
-        hints.push(format!("a gateway{by} refuses this key: {error}"));
+        let by = if policy.is_some() { "this gateway" } else { "a gateway with default settings" };
+        hints.push(format!("{by} refuses this key: {error}"));
     }
     let operations = reading.operations().await?;
     for other in operations.iter().filter(|other| *other != operation) {
@@ -203,7 +204,11 @@ fn show_text(
     line("operation", listed.operation.as_ref().map_or("?".to_owned(), ToString::to_string));
     line("state", state_text(reading, listed));
     line("attempt", record.attempt.to_string());
-    let clean = if record.clean { "yes" } else { "no: an earlier attempt may have had an effect" };
+    let clean = if record.clean {
+        "yes: no earlier attempt had an effect"
+    } else {
+        "no: an earlier attempt may have had an effect"
+    };
     line("clean", clean.to_owned());
     line("claimed", moment(record.created));
     line("admitted", record.first_admitted.map_or("-".to_owned(), moment));

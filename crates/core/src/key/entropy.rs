@@ -1,9 +1,11 @@
 //! A rough estimate of the randomness in a key.
 //!
-//! It is built to tell counters, words and filler from random identifiers, not to measure: what is
-//! unforeseen pays by the alphabet it seems to be drawn from, what continues a run or repeats
-//! earlier text pays next to nothing. A truly random hexadecimal key of 16 characters has 64 bits
-//! and must practically never fall below 48.
+//! It is built to tell counters, dates, words and filler from random identifiers, not to measure:
+//! what is unforeseen pays by the alphabet it seems to be drawn from, what continues a run or repeats
+//! earlier text pays next to nothing, and a date or a time pays as a whole. A truly random
+//! hexadecimal key of 16 characters has 64 bits and must practically never fall below 48.
+
+use super::stamp;
 
 /// Hundredths of a bit per character, by the alphabet that a segment seems to be drawn from.
 mod cost {
@@ -19,6 +21,8 @@ mod cost {
     pub(super) const VISIBLE: u32 = 655;
     /// A letter of what may be a word: English has 1 to 4 bits a letter.
     pub(super) const WORD: u32 = 330;
+    /// A letter of a short word in a key with a date: such a key is composed, and this is a label.
+    pub(super) const LABEL: u32 = 150;
     /// A separator.
     pub(super) const SEPARATOR: u32 = 100;
 }
@@ -27,6 +31,9 @@ mod cost {
 /// a repeat of 3 is common (2 %), one of 4 is not (0.1 %).
 const MIN_REPEAT: usize = 4;
 
+/// The longest word that can be a label: 10 random letters have 47 bits, and alone are no key.
+const LONGEST_LABEL: usize = 10;
+
 /// How many different symbols (no letter, digit or usual separator) make a key look like drawn
 /// from all visible characters, rather than composed of parts.
 const RICH: u32 = 3;
@@ -34,15 +41,32 @@ const RICH: u32 = 3;
 /// The estimate, in bits.
 pub(super) fn estimate(key: &[u8]) -> u32 {
     let rich = symbols(key) >= RICH;
+    let dated = is_dated(key);
     let mut total = 0;
     let mut foreseen = 0;
     let mut repeat = 0;
     let mut segment = Segment::default();
-    for (at, &byte) in key.iter().enumerate() {
+    let mut at = 0;
+    // Whether a date ends here: then a counter may follow without a separator.
+    let mut behind_stamp = false;
+    while let Some(&byte) = key.get(at) {
         let (before, rest) = key.split_at_checked(at).unwrap_or_default();
         if segment.left == 0 {
-            segment = Segment::at_start_of(rest);
+            segment = Segment::at_start_of(rest, dated);
         }
+        let repeats = if repeat == 0 { longest_repeat(key, at) } else { 0 };
+        if repeat == 0
+            && let Some((length, cost)) = whole(key, at, &segment, behind_stamp)
+            && length > repeats
+        {
+            total += stretch(foreseen) + cost;
+            foreseen = 0;
+            behind_stamp = byte != b'0';
+            segment.left = segment.left.saturating_sub(length);
+            at += length;
+            continue;
+        }
+        behind_stamp = false;
         segment.left = segment.left.saturating_sub(1);
 
         if repeat > 0 || continues_run(before, byte) {
@@ -52,12 +76,40 @@ pub(super) fn estimate(key: &[u8]) -> u32 {
             foreseen = 0;
         }
         // The first character of a repeat pays in full: it says where the repeat points to.
-        repeat = match repeat {
-            0 => Some(longest_repeat(key, at)).filter(|&n| n >= MIN_REPEAT).map_or(0, |n| n - 1),
-            n => n - 1,
+        repeat = if repeat > 0 {
+            repeat - 1
+        } else if repeats >= MIN_REPEAT {
+            repeats - 1
+        } else {
+            0
         };
+        at += 1;
     }
     (total + stretch(foreseen)) / 100
+}
+
+/// What pays as a whole at this place, its length and its cost: a date, a time, leading zeros.
+fn whole(key: &[u8], at: usize, segment: &Segment, behind_stamp: bool) -> Option<(usize, u32)> {
+    if let Some(stamp) = stamp::at(key, at, segment.composed) {
+        return Some((stamp.length, stamp.cost));
+    }
+    let (before, rest) = key.split_at_checked(at)?;
+    let starts = behind_stamp || !before.last().is_some_and(u8::is_ascii_digit);
+    let zeros = stamp::leading_zeros(rest);
+    let length = u32::try_from(zeros).unwrap_or(u32::MAX);
+    (segment.composed && starts && zeros > 0).then(|| (zeros, stretch(length)))
+}
+
+/// Whether the key has a date or a time that is not there by chance.
+fn is_dated(key: &[u8]) -> bool {
+    let mut segment = Segment::default();
+    (0..key.len()).any(|at| {
+        if segment.left == 0 {
+            segment = Segment::at_start_of(key.get(at..).unwrap_or_default(), false);
+        }
+        segment.left = segment.left.saturating_sub(1);
+        stamp::at(key, at, segment.composed).is_some_and(|stamp| stamp.sure)
+    })
 }
 
 /// What a stretch of foreseen characters costs: two bits to say that it goes on, and the bits of
@@ -103,10 +155,12 @@ struct Segment {
     left: usize,
     letter: u32,
     digit: u32,
+    /// Whether it is a word, a number, or one and then the other.
+    composed: bool,
 }
 
 impl Segment {
-    fn at_start_of(rest: &[u8]) -> Self {
+    fn at_start_of(rest: &[u8], dated: bool) -> Self {
         let left = rest.iter().take_while(|byte| byte.is_ascii_alphanumeric()).count();
         let text = rest.get(..left).unwrap_or_default();
         let any = |class: fn(&u8) -> bool| text.iter().any(class);
@@ -115,17 +169,18 @@ impl Segment {
         let both_cases = any(u8::is_ascii_lowercase) && upper;
         let changes = text.windows(2).filter(|pair| kind_changes(pair)).count();
 
-        let (letter, digit) = if both_cases {
-            (cost::BOTH_CASES, cost::BOTH_CASES)
+        let (letter, digit, composed) = if both_cases {
+            (cost::BOTH_CASES, cost::BOTH_CASES, false)
         } else if changes > 0 && text.iter().all(u8::is_ascii_hexdigit) {
-            (cost::HEX, cost::HEX)
+            (cost::HEX, cost::HEX, false)
         } else if changes <= 1 {
-            // A word, a number, or one and then the other.
-            (cost::WORD, cost::DIGIT)
+            let letters = text.iter().filter(|byte| byte.is_ascii_alphabetic()).count();
+            let label = dated && letters <= LONGEST_LABEL;
+            (if label { cost::LABEL } else { cost::WORD }, cost::DIGIT, true)
         } else {
-            (cost::ONE_CASE, cost::ONE_CASE)
+            (cost::ONE_CASE, cost::ONE_CASE, false)
         };
-        Self { left, letter, digit }
+        Self { left, letter, digit, composed }
     }
 
     const fn cost(&self, byte: u8) -> u32 {

@@ -146,6 +146,79 @@ fn predictable_keys_are_refused() {
 }
 
 #[test]
+fn a_date_or_a_time_does_not_make_a_key_hard_to_guess() {
+    for value in [
+        "order-2026-11-29-000001",
+        "payment:4711:2026-11-29T10:00",
+        "payment:4711:2026-11-29T10:00:00Z",
+        "payment4711@2026-11-29 10:00:00",
+        "invoice/2026/11/29/0815",
+        "2026-11-29T19:53:00.123456Z",
+        "Order_2026-11-29_19:53:00",
+        "20261129195300000001",
+        "20261129195300123",
+        "2026112900000001",
+        "order20261129195300",
+        "order-20261129T195300Z-1",
+        "order-20261129-195300-01",
+        "refund-202611291953-17",
+        "2026-11-29-2026-11-29-2026-11-29-2026-11-29",
+    ] {
+        let answer = default(value);
+        assert!(matches!(answer, Err(KeyError::Predictable { .. })), "{value}: {answer:?}");
+    }
+    let answer = default(&"2026-11-29T10:00:00/".repeat(12));
+    assert!(matches!(answer, Err(KeyError::Predictable { .. })), "{answer:?}");
+}
+
+#[test]
+fn a_unix_time_does_not_make_a_key_hard_to_guess() {
+    for value in
+        ["order-1795982400", "order1795982400000", "4711-1795982400123", "1795982400-000017"]
+    {
+        let answer = default(value);
+        assert!(matches!(answer, Err(KeyError::Predictable { .. })), "{value}: {answer:?}");
+    }
+}
+
+#[test]
+fn zeros_in_front_do_not_make_a_counter_hard_to_guess() {
+    let counter = entropy::estimate(b"x-42");
+    for value in ["x-00042", "x-00000000000042"] {
+        let bits = entropy::estimate(value.as_bytes());
+        assert!((counter..counter + 8).contains(&bits), "{value}: {bits}, not {counter}");
+    }
+}
+
+#[test]
+fn what_is_random_beside_a_date_still_counts() {
+    for value in [
+        "2026-11-29-f81d4fae7dec11d0",
+        "2026-11-29T10:00:00Z-KG5LxwFBepaKHyUD",
+        "order-20261129-8e03978e-40d5-43e8-bc93-6894a57f9324",
+        "20261129-qwkzjhxvpmrtnbqdlc",
+        "1795982400-f81d4fae7dec11d0",
+        "20261129638174629553", // a number that happens to begin with a date
+    ] {
+        assert_eq!(default(value), Ok(key(value)));
+    }
+}
+
+#[test]
+fn what_is_no_date_is_not_taken_for_one() {
+    let bits = |value: &str| entropy::estimate(value.as_bytes());
+    assert!(bits("2026-11-28") < 10 && bits("20261128") < 10);
+    for value in
+        ["2026-13-28", "2026-02-30", "2026-11-00", "1969-11-28", "2101-11-28", "2026-11.28"]
+    {
+        assert!(bits(value) > 20, "{value}: {}", bits(value));
+    }
+    for value in ["20261328", "20260230", "19691128", "a1b20261128c3"] {
+        assert!(bits(value) > 20, "{value}: {}", bits(value));
+    }
+}
+
+#[test]
 fn the_floor_can_be_lowered() {
     assert!(read("1", &NO_FLOOR).is_ok());
     let policy = KeyPolicy { min_length: 1, min_bits: 16, ..KeyPolicy::default() };
@@ -356,10 +429,15 @@ fn zz_measure() {
                     let key = make(&mut random);
                     if entropy::estimate(key.as_bytes()) < 48 {
                         refused += 1;
-                        if examples.len() < 6 { examples.push(key); }
+                        if examples.len() < 6 {
+                            examples.push(key);
+                        }
                     }
                 }
-                println!("{name:12} {refused} of {n} = {:.1e} {examples:?}", refused as f64 / n as f64);
+                println!(
+                    "{name:12} {refused} of {n} = {:.1e} {examples:?}",
+                    refused as f64 / n as f64
+                );
             });
         }
     });

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use hapax_e2e::{Ran, Request, Stage, UpstreamKind, fresh_key, hapax};
+use hapax_e2e::{Ran, Request, Serve, Stage, Upstream, UpstreamKind, fresh_key, hapax};
 use serde_json::Value;
 
 /// The lines of a listing in JSON.
@@ -246,4 +246,157 @@ fn b9_every_decision_and_execution_and_store_commit_is_counted() {
     let text = gateway.operator("/metrics").text();
     let is_commit = |line: &&str| line.starts_with("hapax_") && line.contains("commit");
     assert!(text.lines().any(|line| is_commit(&line)), "commits are counted: {text}");
+}
+
+#[test]
+fn no_effect_id_is_shown_that_another_secret_made() {
+    let stage = Stage::new();
+    stage.gateway.send(&Request::payment(&fresh_key())).assert_stored(201);
+    let effect_id = stage.upstream.only_arrival().effect_id().to_string();
+    let foreign = stage.dir().join("foreign.key");
+    fs::write(&foreign, "5".repeat(64)).expect("written");
+    let foreign = foreign.display().to_string();
+    let with_foreign =
+        |args: &[&str]| stage.records(&[args, &["--effect-secret", &foreign]].concat());
+
+    let listed = with_foreign(&["list", "--json"]);
+    let record = lines(&listed).remove(0);
+    assert_eq!(record["effect_id"], Value::Null, "{record}");
+    assert_eq!(listed.stderr.matches("not the one").count(), 1, "{listed:?}");
+    let id = record["record"].as_str().expect("an id");
+    let shown = with_foreign(&["show", id]);
+    assert!(shown.stdout.contains("? (the secret at hand is not this store's)"), "{shown:?}");
+    assert_eq!(shown.stderr.matches("not the one").count(), 1, "{shown:?}");
+    let searched = with_foreign(&["show", "--effect-id", &effect_id]);
+    assert_eq!((searched.code, &*searched.stdout), (Some(2), ""), "{searched:?}");
+    assert!(searched.stderr.contains("--effect-secret FILE"), "{searched:?}");
+
+    // The same for one that took the place of the store's own.
+    fs::copy(&foreign, stage.dir().join("hapax.db.effect-key")).expect("copied");
+    assert_eq!(stage.records(&["show", "--effect-id", &effect_id]).code, Some(2));
+    assert_eq!(stage.records(&["show", id, "--json"]).json()["effect_id"], Value::Null);
+}
+
+#[test]
+fn an_uncertain_record_tells_what_was_observed() {
+    let stage = Stage::new();
+    let (answered, lost) = (fresh_key(), fresh_key());
+    stage.gateway.send(&Request::payment(&answered).act("status 500")).assert_unresolved(500);
+    let cut = Request::payment(&lost).act("effect; cut");
+    stage.gateway.send(&cut).assert_problem(409, "outcome-unknown");
+    let statuses: Vec<_> = lines(&stage.records(&["list", "--json"]))
+        .iter()
+        .map(|record| (record["status"].clone(), record["observed_status"].clone()))
+        .collect();
+    assert_eq!(statuses, [(Value::Null, Value::Null), (Value::Null, 500.into())]);
+    let table = stage.records(&["list"]).stdout;
+    assert_eq!(table.matches("(500)").count(), 1, "{table}");
+    let shown = stage.records(&["show", "--key", &answered, "--json"]).json();
+    assert_eq!(shown["observed_status"], 500, "{shown}");
+    assert!(shown["history"][0]["attempt"].is_u64(), "{shown}");
+    let line = |key: &str| {
+        let shown = stage.records(&["show", "--key", key]).stdout;
+        let line = shown.lines().find(|line| line.starts_with("observed status"));
+        line.unwrap_or_else(|| panic!("{shown}")).to_owned()
+    };
+    assert!(line(&answered).ends_with(" 500"), "{}", line(&answered));
+    assert!(line(&lost).contains("none"), "{}", line(&lost));
+}
+
+#[test]
+fn a_list_that_stops_at_its_limit_says_how_to_go_on() {
+    let stage = Stage::new();
+    for _ in 0..5 {
+        stage.gateway.send(&Request::payment(&fresh_key())).assert_stored(201);
+    }
+    let whole = stage.records(&["list", "--limit", "5"]);
+    assert!(!whole.stdout.contains("there are more"), "{whole:?}");
+    let all = lines(&stage.records(&["list", "--json"]));
+    let mut pages = Vec::new();
+    let mut page = stage.records(&["list", "--limit", "2"]);
+    while let Some((_, before)) = page.stdout.trim_end().split_once("--before ") {
+        assert!(page.stdout.contains("2 shown, there are more: --limit N or"), "{page:?}");
+        let paged = stage.records(&["list", "--limit", "2", "--json", "--before", before]);
+        assert_eq!(paged.stderr.contains("there are more"), pages.is_empty(), "{paged:?}");
+        pages.extend(lines(&paged));
+        page = stage.records(&["list", "--limit", "2", "--before", before]);
+    }
+    assert_eq!(pages, all[2..]);
+}
+
+#[test]
+fn a_search_in_vain_says_where_it_looked_and_what_there_is() {
+    let stage = Stage::configured(
+        UpstreamKind::Plain,
+        r#"
+        store = "sqlite:{dir}/hapax.db"
+        scope = { header = "X-Account" }
+        [[service]]
+        upstream = "{upstream}"
+        [[operation]]
+        name = "payments.create"
+        routes = ["POST /payments"]
+        "#,
+    );
+    let key = fresh_key();
+    let payment = Request::payment(&key).header("x-account", "anna");
+    stage.gateway.send(&payment).assert_stored(201);
+    let database = stage.database().display().to_string();
+    let config = stage.dir().join("hapax.toml").display().to_string();
+    let in_vain = |args: &[&str], said: &[&str]| {
+        let ran = stage.records(&[&["show"], args].concat());
+        assert_eq!((ran.code, &*ran.stdout), (Some(1), ""), "{ran:?}");
+        for said in said.iter().chain(&[&*database]) {
+            assert!(ran.stderr.contains(said), "{said}: {ran:?}");
+        }
+        ran.stderr
+    };
+    let there = "operations with records: payments.create";
+    let said = in_vain(&["--key", &key], &["operation default", "single tenant", there]);
+    assert!(!said.contains(&key) && !said.contains("refuses this key"), "{said}");
+    let other = "say --operation payments.create";
+    in_vain(&["--key", &key, "--scope", "anna"], &["scope \"anna\"", other]);
+    let of_payments = ["--key", "short", "--operation", "payments.create", "--config", &config];
+    in_vain(&["--key", "short"], &["refuses this key", "at least 16"]);
+    in_vain(&of_payments, &["refuses this key", "header x-account: say --scope"]);
+    in_vain(&["ffffffffff"], &["\"ffffffffff\""]);
+    in_vain(&["--effect-id", &key], &[&key]);
+    let listed = stage.records(&["list", "--operation", "other"]).stdout;
+    assert!(listed.contains(&database) && listed.contains(there), "{listed}");
+}
+
+#[test]
+fn the_gateways_configuration_names_store_and_secret() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let at = |name: &str| dir.path().join(name).display().to_string();
+    let upstream = Upstream::start(dir.path(), UpstreamKind::Plain);
+    fs::write(at("secret"), "5f".repeat(32)).expect("written");
+    // What the file leaves out is said to `serve` alone.
+    let text = "store = \"sqlite:{dir}/other.db\"\neffect_secret = { file = \"{dir}/secret\" }\n";
+    let serve = Serve::configured(dir.path(), &upstream, text);
+    let gateway = serve.args(["--upstream", &upstream.url(), "--single-tenant"]).start();
+    let key = fresh_key();
+    gateway.send(&Request::payment(&key)).assert_stored(201);
+    let effect_id = upstream.only_arrival().effect_id().to_string();
+
+    let config = at("hapax.toml");
+    let shown = |args: &[&str]| hapax([&["records", "show", "--config", &config], args].concat());
+    assert_eq!(shown(&["--key", &key, "--json"]).json()["effect_id"], effect_id);
+    assert_eq!(shown(&["--effect-id", &effect_id]).code, Some(0));
+    assert_eq!(lines(&hapax(["records", "list", "--config", &config, "--json"])).len(), 1);
+    // Flags go before it.
+    let absent = shown(&["--key", &key, "--store", &format!("sqlite:{}", at("absent.db"))]);
+    assert_eq!(absent.code, Some(2), "{absent:?}");
+    assert!(absent.stderr.contains("absent.db"), "{absent:?}");
+    fs::write(at("foreign"), "6f".repeat(32)).expect("written");
+    let foreign = shown(&["--effect-id", &effect_id, "--effect-secret", &at("foreign")]);
+    assert_eq!(foreign.code, Some(2), "{foreign:?}");
+    // From a variable: the message names it where it is missing.
+    let by_env = fs::read_to_string(&config).expect("readable").replace("file =", "env =");
+    fs::write(&config, by_env.replace(&at("secret"), "NO_SUCH_SECRET")).expect("written");
+    let unset = shown(&["--key", &key]);
+    assert_eq!(unset.code, Some(0), "{unset:?}");
+    assert!(unset.stderr.contains("NO_SUCH_SECRET"), "{unset:?}");
+    assert!(unset.stdout.contains("? (its secret is not at hand)"), "{unset:?}");
+    assert_eq!(shown(&["--effect-id", &effect_id]).code, Some(2));
 }
