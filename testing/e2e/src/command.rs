@@ -3,9 +3,15 @@
 use std::{
     path::PathBuf,
     process::{Command, Stdio},
+    sync::mpsc,
+    thread,
+    time::Duration,
 };
 
 use serde_json::Value;
+
+/// No command that ends takes longer, on a machine that also compiles.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What a run of the binary came to.
 #[derive(Debug)]
@@ -34,13 +40,30 @@ pub fn hapax<S: AsRef<str>>(args: impl IntoIterator<Item = S>) -> Ran {
     run(&mut command)
 }
 
+/// Runs to the end, which has to come: a start that must fail and does not would run for ever.
 pub(crate) fn run(command: &mut Command) -> Ran {
-    let output = command.stdin(Stdio::null()).output().expect("hapax runs");
+    let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().expect("hapax runs");
+    let id = child.id();
+    let (sender, ended) = mpsc::channel();
+    thread::spawn(move || sender.send(child.wait_with_output()));
+    let output = ended.recv_timeout(PATIENCE).unwrap_or_else(|_| {
+        signal(id, "KILL");
+        panic!("it does not end: {command:?}\n{:#?}", ended.recv())
+    });
+    let output = output.expect("hapax runs");
     Ran {
         code: output.status.code(),
         stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
         stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
     }
+}
+
+/// Sends a signal by its name; whether it was sent.
+pub(crate) fn signal(process: u32, name: &str) -> bool {
+    // The shell's own: there need not be another.
+    let kill = format!("kill -{name} {process}");
+    Command::new("sh").arg("-c").arg(kill).status().expect("sh runs").success()
 }
 
 /// The binary under test: of the same profile as the tests, unless `HAPAX_BIN` names another.

@@ -10,7 +10,7 @@ use std::{
 
 use parking_lot::Mutex;
 
-use crate::wait::until;
+use crate::{command::signal, wait::until};
 
 /// How long a process may take to say that it is ready. Generous: the machine may be busy with a
 /// compilation.
@@ -75,10 +75,7 @@ impl Process {
 
     /// Sends a signal by name, such as `TERM`.
     pub(crate) fn signal(&self, name: &str) {
-        // The shell's own: there need not be another.
-        let kill = format!("kill -{name} {}", self.id());
-        let sent = Command::new("sh").arg("-c").arg(kill).status();
-        assert!(sent.expect("kill runs").success(), "{} is not there for SIG{name}", self.name);
+        assert!(signal(self.id(), name), "{} is not there for SIG{name}", self.name);
     }
 
     /// Waits for its end.

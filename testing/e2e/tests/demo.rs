@@ -37,6 +37,16 @@ fn the_demos_table_shows_one_effect_for_each_intent() {
     assert!(arrivals > 40, "{report:#}");
     assert!(number(&report, "attempts_sent") > arrivals, "{report:#}");
     assert!(number(&report, "replays") > 40, "{report:#}");
+    // What it would have been without hapax: more than what arrived, less than what was sent,
+    // because half requests, changed amounts and those told to come back do not count.
+    let without = number(&report, "without_hapax");
+    assert!(without > arrivals, "{report:#}");
+    let others = number(&report, "conflicts_refused") + number(&report, "in_flight_answered");
+    assert!(without + others <= number(&report, "attempts_sent"), "{report:#}");
+    assert_eq!(number(&report, "never_started"), 0);
+    assert!(ran.stdout.contains("With --keep"), "{}", ran.stdout);
+    let too_long = ran.stdout.lines().find(|line| line.chars().count() > 80);
+    assert_eq!(too_long, None);
     assert!(number(&report, "unknown_answered") > 0, "{report:#}");
 
     for (name, value) in report.as_object().unwrap() {
@@ -61,7 +71,14 @@ fn the_verdict_fails_when_an_intent_took_effect_twice() {
 fn a_storm_that_runs_out_of_time_says_what_is_open() {
     let (ran, report) = demo(&["--seed=7", "--intents=500", "--concurrency=8", "--duration=2s"]);
     assert_eq!(ran.code, Some(0), "{ran:?}");
-    assert!(number(&report, "uncertain_at_the_end") > 0, "{report:#}");
+    let (open, never) = (number(&report, "uncertain_at_the_end"), number(&report, "never_started"));
+    assert!((1..=8).contains(&open) && (1..500).contains(&never), "{report:#}");
+    assert_eq!(report["verdict"], "INCOMPLETE");
+    let line = format!(
+        "  INCOMPLETE  Time was up: {never} intents never started, {open} without a final answer."
+    );
+    assert!(ran.stdout.lines().any(|said| said == line), "{line}\n{}", ran.stdout);
+    assert!(!ran.stdout.contains("  OK  "), "{}", ran.stdout);
     assert!(report["seconds"].as_f64().unwrap() < 10.0, "{report:#}");
 }
 
@@ -85,8 +102,13 @@ fn a_kept_demo_goes_on_until_it_is_told_to_end() {
     let folder = tempfile::tempdir().unwrap();
     let mut demo = Started::start(folder.path(), &["--seed=7", "--intents=1", "--keep"]);
     let gateway = demo.line("  gateway            http://");
+    let store = demo.line(&format!("  {} records list --store ", binary().display()));
+    let metrics = demo.line("  curl http://");
     demo.line("  Ctrl-C ends all of it.");
     assert!(TcpStream::connect(&gateway).is_ok());
+    assert!(TcpStream::connect(metrics.strip_suffix("/metrics").unwrap()).is_ok());
+    let listed = hapax(["records", "list", "--store", &store]);
+    assert!(listed.code == Some(0) && listed.stdout.contains("succeeded"), "{listed:?}");
     demo.signal("TERM");
     assert_eq!(demo.ended(), Some(0));
     assert!(TcpStream::connect(&gateway).is_err(), "the gateway is still there");
@@ -110,7 +132,7 @@ fn number(report: &Value, name: &str) -> u64 {
 
 /// Numbers of the report that are not in the table.
 fn is_no_row(name: &str) -> bool {
-    matches!(name, "seed" | "gateway_failures")
+    matches!(name, "seed" | "never_started" | "gateway_failures")
 }
 
 /// A demo under way, with a folder of its own for what it leaves behind.

@@ -1,6 +1,14 @@
 //! One attempt of a client, on a connection of its own.
 
-use std::{io, net::SocketAddr, time::Duration};
+use std::{
+    io,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
 use bytes::Bytes;
 use http::{
@@ -65,22 +73,29 @@ impl Answer {
     }
 }
 
-/// Makes an attempt. `None`: there was no complete answer, and what came of it is anybody's guess.
-pub(super) async fn pay(
-    gateway: SocketAddr,
-    key: &str,
-    order: &Order,
-    manner: Manner,
-) -> Option<Answer> {
+/// What a client knows of its attempt.
+#[derive(Debug)]
+pub(super) struct Attempt {
+    /// Whether the whole request was sent, on a connection that the gateway had accepted.
+    pub(super) complete: bool,
+    /// `None`: there was no complete answer, and what came of it is anybody's guess.
+    pub(super) answer: Option<Answer>,
+}
+
+/// Makes an attempt.
+pub(super) async fn pay(gateway: SocketAddr, key: &str, order: &Order, manner: Manner) -> Attempt {
     let patience = match manner {
         Manner::Patient => PATIENCE,
         Manner::GivesUpAfter(patience) => patience,
         Manner::SendsHalf => {
             send_half(gateway, key, order).await.ok();
-            return None;
+            return Attempt { complete: false, answer: None };
         }
     };
-    timeout(patience, exchange(gateway, key, order)).await.ok()?.ok()
+    let sent = Arc::new(AtomicBool::new(false));
+    let exchange = exchange(gateway, key, order, Arc::clone(&sent));
+    let answer = timeout(patience, exchange).await.ok().and_then(Result::ok);
+    Attempt { complete: sent.load(Relaxed), answer }
 }
 
 /// Asks the service to crash; it does so instead of answering.
@@ -93,15 +108,25 @@ pub(super) async fn crash(service: SocketAddr) -> io::Result<()> {
     Ok(())
 }
 
-async fn exchange(gateway: SocketAddr, key: &str, order: &Order) -> Result<Answer, AnyError> {
+async fn exchange(
+    gateway: SocketAddr,
+    key: &str,
+    order: &Order,
+    sent: Arc<AtomicBool>,
+) -> Result<Answer, AnyError> {
     let stream = TcpStream::connect(gateway).await?;
     let (mut sender, connection) = handshake(TokioIo::new(stream)).await?;
     let _connection = AbortOnDropHandle::new(tokio::spawn(connection));
+    // The body is one frame; the connection writes it as soon as it has taken it.
+    let body = Full::new(Bytes::from(serde_json::to_vec(order)?)).map_frame(move |frame| {
+        sent.store(true, Relaxed);
+        frame
+    });
     let request = Request::post("/payments")
         .header(HOST, gateway.to_string())
         .header(CONTENT_TYPE, "application/json")
         .header("idempotency-key", format!("\"{key}\""))
-        .body(Full::new(Bytes::from(serde_json::to_vec(order)?)))?;
+        .body(body)?;
     let (head, body) = sender.send_request(request).await?.into_parts();
     #[expect(clippy::disallowed_methods, reason = "limited, and the caller bounds the time")]
     let body = Limited::new(body, LIMIT).collect().await?.to_bytes();

@@ -25,6 +25,10 @@ pub(super) struct Counts {
     pub(super) sent: Count,
     /// Attempts that got no complete answer.
     pub(super) unanswered: Count,
+    /// Complete requests for what was wanted, each of which a service alone would have got. Without
+    /// those answered `in-flight` or `upstream-unreachable`: the first are sent again only because
+    /// of hapax, the second found no service.
+    pub(super) asked: Count,
     /// Answers from the record.
     pub(super) replays: Count,
     /// Answers `key-reused`.

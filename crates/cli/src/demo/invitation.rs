@@ -1,6 +1,6 @@
 //! What is about to happen, and lines to copy.
 
-use std::{convert::Infallible, time::Duration};
+use std::{convert::Infallible, env, time::Duration};
 
 use console::style;
 use tokio::time::sleep;
@@ -24,7 +24,7 @@ pub(super) fn announce(stage: &Stage, args: &DemoArgs, seed: u64) {
     try_it(&service, &gateway);
     about("Crash the service: it is started again.");
     say(format_args!("  curl -X POST {}/crash", url(&service)));
-    say("");
+    say("\n  Effects come first: an intent is told when all of its clients know its end.\n");
 }
 
 /// Says how to try it by hand and how to end it, and then what is started again, until this is
@@ -36,6 +36,9 @@ pub(super) async fn invite(stage: &Stage) -> Infallible {
     about("Crash the service, or kill the gateway: they are started again.");
     say(format_args!("  curl -X POST {}/crash", url(&service)));
     say(format_args!("  kill -KILL {}", gateway.pid()));
+    about("What the gateway knows, and what it counts.");
+    say(format_args!("  {} records list --store {}", program(), stage.store()));
+    say(format_args!("  curl http://{}/metrics", gateway.operator()));
     say(format_args!("\n  {}", style("Ctrl-C ends all of it.").bold()));
     let watched = [("payment service", service), ("gateway", gateway)];
     let mut known = watched.each_ref().map(|(_, process)| process.pid());
@@ -56,6 +59,11 @@ fn line(name: &str, what: &str, note: &str) {
 
 fn about(what: &str) {
     say(format_args!("\n  {}", style(format!("# {what}")).dim()));
+}
+
+/// This program as it was called, so that the line works where it was.
+fn program() -> String {
+    env::args_os().next().unwrap_or_else(|| "hapax".into()).to_string_lossy().into_owned()
 }
 
 fn url(process: &Handle) -> String {

@@ -109,7 +109,9 @@ async fn play(
     if let Some(path) = &args.report {
         report.write(path)?;
     }
-    if args.keep {
+    if !args.keep {
+        say("  With --keep the service and the gateway stay, for you to try.");
+    } else {
         stage.calm().await?;
         tokio::select! {
             failure = stage.broken() => return Err(failure),

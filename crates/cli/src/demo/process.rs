@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, File},
-    net::SocketAddr,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
     os::unix::process::ExitStatusExt,
     path::{Path, PathBuf},
     process::Stdio,
@@ -39,9 +39,20 @@ pub(super) struct Program {
     pub(super) name: &'static str,
     /// Where its messages go.
     pub(super) log: PathBuf,
-    /// The command that listens on this address.
-    pub(super) command: Box<dyn Fn(SocketAddr) -> Command + Send + Sync>,
+    /// The command that listens there.
+    pub(super) command: Box<dyn Fn(Addresses) -> Command + Send + Sync>,
 }
+
+/// Where a process listens.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Addresses {
+    pub(super) listen: SocketAddr,
+    /// Of the gateway; the service has no such thing.
+    pub(super) operator: SocketAddr,
+}
+
+/// Any free port of the loopback interface.
+pub(super) const ANYWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// A process that comes back when it ends. It is killed when this is dropped, in order when it is
 /// stopped before.
@@ -53,7 +64,7 @@ pub(super) struct Supervised {
 /// A supervised process, seen from outside.
 #[derive(Clone)]
 pub(super) struct Handle {
-    address: SocketAddr,
+    addresses: Addresses,
     watched: Arc<Watched>,
 }
 
@@ -72,8 +83,9 @@ struct Watched {
 impl Supervised {
     /// Starts a program, and waits until it listens.
     pub(super) async fn start(program: Program, listen: SocketAddr) -> Result<Self, Failure> {
-        let (running, address) = Running::start(&program, listen).await?;
-        let handle = Handle { address, watched: Arc::default() };
+        let addresses = Addresses { listen, operator: ANYWHERE };
+        let (running, addresses) = Running::start(&program, addresses).await?;
+        let handle = Handle { addresses, watched: Arc::default() };
         handle.watched.pid.store(running.pid(), Relaxed);
         let supervisor = tokio::spawn(handle.clone().supervise(program, running));
         Ok(Self { handle, _supervisor: AbortOnDropHandle::new(supervisor) })
@@ -100,7 +112,12 @@ impl Supervised {
 impl Handle {
     /// Where it listens; the same after every restart.
     pub(super) fn address(&self) -> SocketAddr {
-        self.address
+        self.addresses.listen
+    }
+
+    /// Where it answers its operator; the same after every restart.
+    pub(super) fn operator(&self) -> SocketAddr {
+        self.addresses.operator
     }
 
     /// The process id of the moment.
@@ -150,19 +167,19 @@ impl Handle {
             }
             watched.exits.fetch_add(1, Relaxed);
             running = tokio::select! {
-                running = restart(program, self.address) => running?,
+                running = restart(program, self.addresses) => running?,
                 () = watched.stop.cancelled() => return Ok(()),
             };
         }
     }
 }
 
-async fn restart(program: &Program, address: SocketAddr) -> Result<Running, Failure> {
+async fn restart(program: &Program, addresses: Addresses) -> Result<Running, Failure> {
     let mut tries = 0;
     loop {
         sleep(AWAY).await;
         tries += 1;
-        match Running::start(program, address).await {
+        match Running::start(program, addresses).await {
             Ok((running, _)) => return Ok(running),
             Err(failure) if tries >= RESTARTS => return Err(failure),
             Err(_) => {}
@@ -178,12 +195,12 @@ struct Running {
 }
 
 impl Running {
-    async fn start(program: &Program, listen: SocketAddr) -> Result<(Self, SocketAddr), Failure> {
+    async fn start(program: &Program, at: Addresses) -> Result<(Self, Addresses), Failure> {
         let failed = |why: &str| Failure::start(format!("the {} {why}", program.name));
         let log = File::options().create(true).append(true).open(&program.log);
         let log = log.map_err(|error| failed(&format!("has no log: {error}")))?;
         // A group of its own: Ctrl-C is for the demo, which then ends its children in order.
-        let mut child = (program.command)(listen)
+        let mut child = (program.command)(at)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(log)
@@ -194,8 +211,8 @@ impl Running {
         let stdin = child.stdin.take();
         let stdout = child.stdout.take().ok_or_else(|| failed("has no output"))?;
         let running = Self { child, _stdin: stdin };
-        match timeout(READY_WITHIN, listening(stdout)).await {
-            Ok(Some(address)) => Ok((running, address)),
+        match timeout(READY_WITHIN, listening(stdout, at)).await {
+            Ok(Some(addresses)) => Ok((running, addresses)),
             Ok(None) => Err(failed(&format!("ended at its start:\n{}", tail(&program.log)))),
             Err(_) => Err(failed(&format!("does not listen:\n{}", tail(&program.log)))),
         }
@@ -211,13 +228,19 @@ impl Running {
     }
 }
 
-/// The address in its line `listening on http://…`. What it prints later is read and dropped.
-async fn listening(stdout: ChildStdout) -> Option<SocketAddr> {
+/// The addresses in its lines `operator on http://…`, if there is one, and then
+/// `listening on http://…`. What it prints later is read and dropped.
+async fn listening(stdout: ChildStdout, mut addresses: Addresses) -> Option<Addresses> {
     let mut lines = BufReader::new(stdout).lines();
     while let Ok(Some(line)) = lines.next_line().await {
-        if let Some(address) = line.trim().strip_prefix("listening on http://") {
+        let line = line.trim();
+        if let Some(address) = line.strip_prefix("operator on http://") {
+            addresses.operator = address.parse().ok()?;
+        }
+        if let Some(address) = line.strip_prefix("listening on http://") {
             tokio::spawn(drain(lines));
-            return address.parse().ok();
+            addresses.listen = address.parse().ok()?;
+            return Some(addresses);
         }
     }
     None

@@ -25,8 +25,8 @@ pub(super) struct View {
 
 struct Bars {
     all: MultiProgress,
-    settled: ProgressBar,
     effects: ProgressBar,
+    told: ProgressBar,
     requests: ProgressBar,
     answers: ProgressBar,
 }
@@ -76,18 +76,18 @@ impl View {
 
     fn show(&self, counts: &Counts, rows: Rows, (crashes, kills): (u64, u64)) {
         let Rows { arrivals, payments: effects } = rows;
-        let (settled, sent) = (counts.settled.get(), counts.sent.get());
+        let (told, sent) = (counts.settled.get(), counts.sent.get());
         let (replays, refused) = (counts.replays.get(), counts.conflicts.get());
         let (in_flight, unknown) = (counts.in_flight.get(), counts.unknown.get());
         let Some(bars) = &self.bars else {
             let seconds = self.begun.elapsed().as_secs_f64();
             return say(format_args!(
-                "{seconds:>6.1} s  settled {settled}  effects {effects}  sent {sent}  \
+                "{seconds:>6.1} s  effects {effects}  told {told}  sent {sent}  \
                  replays {replays}  refused {refused}  unknown {unknown}"
             ));
         };
-        bars.settled.set_position(settled);
         bars.effects.set_position(effects);
+        bars.told.set_position(told);
         bars.requests.set_message(format!(
             "sent {sent}  arrivals {arrivals}  service crashes {crashes}  gateway kills {kills}"
         ));
@@ -117,14 +117,11 @@ impl Bars {
             bar.with_prefix(name)
         };
         Self {
-            settled: bar(
-                "intents settled",
-                "  {prefix:18} {wide_bar:.cyan/dim} {pos:>6} of {len:6}",
-            ),
             effects: bar(
                 "effects in ledger",
                 "  {prefix:18} {wide_bar:.green/dim} {pos:>6}    {elapsed:>6}",
             ),
+            told: bar("all clients told", "  {prefix:18} {wide_bar:.cyan/dim} {pos:>6} of {len:6}"),
             requests: bar("requests", "  {prefix:18} {msg}"),
             answers: bar("answers", "  {prefix:18} {msg}"),
             all,

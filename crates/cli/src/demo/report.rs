@@ -36,8 +36,10 @@ pub(super) struct Facts<'s> {
 pub(super) struct Report {
     seed: u64,
     took: Duration,
-    rows: [Row; 12],
+    rows: [Row; 13],
     findings: Vec<Finding>,
+    open: u64,
+    never_started: u64,
     gateway_failures: u64,
 }
 
@@ -51,7 +53,10 @@ impl Report {
     pub(super) fn new(facts: &Facts<'_>) -> Self {
         let row = |name, value, note| Row { name, value, note };
         let counts = facts.counts;
-        let open = facts.histories.iter().filter(|history| !history.is_settled());
+        let number =
+            |which: fn(&&History) -> bool| as_u64(facts.histories.iter().filter(which).count());
+        let open = number(|history| history.is_open());
+        let never_started = number(|history| !history.started);
         let rows = [
             row(
                 "intents",
@@ -68,11 +73,13 @@ impl Report {
             row("unknown answered", counts.unknown.get(), "nobody knew yet; the retry found out"),
             row("service crashes", facts.service_crashes, "its process ended, with requests open"),
             row("gateway kills", facts.gateway_kills, "SIGKILL, started again on its database"),
-            row("uncertain at the end", as_u64(open.count()), "intents without a final answer"),
+            row("uncertain at the end", open, "intents without a final answer"),
+            row("without hapax", counts.asked.get(), "times the service would be asked to pay"),
         ];
         let findings = judge(facts.histories, facts.ledger);
         let (seed, took) = (facts.seed, facts.took);
-        Self { seed, took, rows, findings, gateway_failures: facts.gateway_failures }
+        let gateway_failures = facts.gateway_failures;
+        Self { seed, took, rows, findings, open, never_started, gateway_failures }
     }
 
     /// Whether nothing was found that must not be.
@@ -95,9 +102,20 @@ impl Report {
         if more > 0 {
             say(format_args!("  and {more} more"));
         }
-        let (word, verdict) = (self.word(), self.verdict());
-        let word = if self.passed() { style(word).green() } else { style(word).red() };
-        say(format_args!("  {}  {verdict}", word.bold()));
+        let word = match self.word() {
+            word @ "OK" => style(word).green(),
+            word @ "INCOMPLETE" => style(word).yellow(),
+            word => style(word).red(),
+        };
+        if self.passed() && self.is_cut_short() {
+            say(format_args!("  {}  {}", word.bold(), self.cut_short()));
+            say(format_args!("  {}", self.verdict()));
+        } else {
+            say(format_args!("  {}  {}", word.bold(), self.verdict()));
+            if self.is_cut_short() {
+                say(format_args!("  {}", self.cut_short()));
+            }
+        }
         let seconds = self.took.as_secs_f64();
         let how =
             format!("Judged by the service's own ledger. {seconds:.1} s, --seed {}", self.seed);
@@ -112,6 +130,7 @@ impl Report {
         let mut report = Value::Object(numbers);
         report["seed"] = self.seed.into();
         report["seconds"] = ((self.took.as_secs_f64() * 10.0).round() / 10.0).into();
+        report["never_started"] = self.never_started.into();
         report["gateway_failures"] = self.gateway_failures.into();
         report["findings"] = json!(findings);
         report["verdict"] = self.word().into();
@@ -120,7 +139,23 @@ impl Report {
     }
 
     fn word(&self) -> &'static str {
-        if self.passed() { "OK" } else { "FAILED" }
+        match (self.passed(), self.is_cut_short()) {
+            (true, false) => "OK",
+            (true, true) => "INCOMPLETE",
+            (false, _) => "FAILED",
+        }
+    }
+
+    /// Whether the time was up before everybody knew.
+    fn is_cut_short(&self) -> bool {
+        self.open + self.never_started > 0
+    }
+
+    fn cut_short(&self) -> String {
+        let Self { open, never_started, .. } = self;
+        format!(
+            "Time was up: {never_started} intents never started, {open} without a final answer."
+        )
     }
 
     fn verdict(&self) -> String {

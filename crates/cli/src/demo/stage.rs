@@ -2,7 +2,7 @@
 
 use std::{
     env,
-    net::{IpAddr, Ipv4Addr, SocketAddr},
+    net::SocketAddr,
     path::{Path, PathBuf},
 };
 
@@ -10,13 +10,10 @@ use tempfile::TempDir;
 use tokio::process::Command;
 
 use super::{
-    process::{Program, Supervised},
+    process::{ANYWHERE, Program, Supervised},
     service::Ledger,
 };
 use crate::failure::Failure;
-
-/// Any free port of the loopback interface.
-const ANYWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// Short, so that the executions of a killed gateway are given up soon.
 const LEASE: &str = "2s";
@@ -45,6 +42,11 @@ impl Stage {
     /// The service's ledger, for reading.
     pub(super) fn ledger(&self) -> Result<Ledger, Failure> {
         Ok(Ledger::read(&ledger(self.folder.path()))?)
+    }
+
+    /// The gateway's store, as `--store` takes it.
+    pub(super) fn store(&self) -> String {
+        store(self.folder.path())
     }
 
     /// Puts a well-behaved service on the same ledger in the place of the faulty one.
@@ -76,9 +78,9 @@ fn service(folder: &Path, faults: Option<u64>, careless: bool) -> Result<Program
     Ok(Program {
         name: "payment service",
         log: folder.join("service.log"),
-        command: Box::new(move |listen| {
+        command: Box::new(move |at| {
             let mut command = Command::new(&hapax);
-            command.args(["demo", "--service", &listen.to_string()]);
+            command.args(["demo", "--service", &at.listen.to_string()]);
             command.arg("--ledger").arg(&ledger);
             command.args(faults.map(|seed| format!("--seed={seed}")));
             command.args(careless.then_some("--careless"));
@@ -89,15 +91,15 @@ fn service(folder: &Path, faults: Option<u64>, careless: bool) -> Result<Program
 
 fn gateway(folder: &Path, upstream: SocketAddr) -> Result<Program, Failure> {
     let hapax = hapax()?;
-    let store = format!("sqlite:{}", folder.join("hapax.db").display());
+    let store = store(folder);
     Ok(Program {
         name: "gateway",
         log: folder.join("gateway.log"),
-        command: Box::new(move |listen| {
+        command: Box::new(move |at| {
             let mut command = Command::new(&hapax);
             command.arg("serve").arg("--single-tenant");
-            command.args(["--listen", &listen.to_string()]);
-            command.args(["--operator-listen", &ANYWHERE.to_string()]);
+            command.args(["--listen", &at.listen.to_string()]);
+            command.args(["--operator-listen", &at.operator.to_string()]);
             command.args(["--upstream", &format!("http://{upstream}")]);
             command.args(["--store", &store]);
             command.args(["--on-unknown", "resend", "--collapse-for", "24h", "--lease", LEASE]);
@@ -113,4 +115,8 @@ fn hapax() -> Result<PathBuf, Failure> {
 
 fn ledger(folder: &Path) -> PathBuf {
     folder.join("ledger.db")
+}
+
+fn store(folder: &Path) -> String {
+    format!("sqlite:{}", folder.join("hapax.db").display())
 }

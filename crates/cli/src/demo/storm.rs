@@ -10,7 +10,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    client::{Answer, Manner, pay},
+    client::{Answer, Attempt, Manner, pay},
     counts::Counts,
     order::Order,
     plan::{Copy, Intent},
@@ -23,6 +23,8 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(1_600);
 #[derive(Debug)]
 pub(super) struct History {
     pub(super) intent: Arc<Intent>,
+    /// Whether its turn came before the time was up.
+    pub(super) started: bool,
     /// One for each final answer that a sender of the intent got, and for each that got none.
     pub(super) told: Vec<Told>,
     /// What became of the same key with another amount.
@@ -41,6 +43,11 @@ pub(super) enum Told {
 }
 
 impl History {
+    /// Whether it had its turn, and somebody still does not know.
+    pub(super) fn is_open(&self) -> bool {
+        self.started && !self.is_settled()
+    }
+
     /// Whether everybody knows.
     pub(super) fn is_settled(&self) -> bool {
         !self.told.iter().chain(&self.changed).any(|told| *told == Told::Open)
@@ -84,7 +91,7 @@ impl Storm {
 
     async fn send_intent(self, intent: Arc<Intent>) -> Result<History, JoinError> {
         if self.time_up.is_cancelled() {
-            return Ok(History { intent, told: vec![Told::Open], changed: None });
+            return Ok(History { intent, started: false, told: vec![Told::Open], changed: None });
         }
         let mut clients = JoinSet::new();
         for nth in 0..intent.copies.len() {
@@ -103,11 +110,11 @@ impl Storm {
         let known = told.iter().any(|told| matches!(told, Told::Success { .. }));
         // Before anybody was told a success the key might still be free, for any order.
         let changed = if intent.changed && known {
-            Some(self.send(&intent.key, &intent.changed_order(), &[]).await)
+            Some(self.send(&intent, &intent.changed_order(), &[]).await)
         } else {
             None
         };
-        let history = History { intent, told, changed };
+        let history = History { intent, started: true, told, changed };
         if history.is_settled() {
             self.counts.settled.add_one();
         }
@@ -116,26 +123,29 @@ impl Storm {
 
     async fn send_copy(&self, intent: &Intent, copy: &Copy) -> Vec<Told> {
         self.pause(copy.after).await;
-        let told = self.send(&intent.key, &intent.order, &copy.manners).await;
+        let told = self.send(intent, &intent.order, &copy.manners).await;
         if copy.again && told != Told::Open {
-            return vec![told, self.send(&intent.key, &intent.order, &[]).await];
+            return vec![told, self.send(intent, &intent.order, &[]).await];
         }
         vec![told]
     }
 
     /// Sends until the answer is final: always with the same key, as long as it takes.
-    async fn send(&self, key: &str, order: &Order, manners: &[Manner]) -> Told {
+    async fn send(&self, intent: &Intent, order: &Order, manners: &[Manner]) -> Told {
         let mut manners = manners.iter().copied();
         let mut attempts = 0;
         while !self.time_up.is_cancelled() {
             self.counts.sent.add_one();
             let manner = manners.next().unwrap_or(Manner::Patient);
-            let answer = tokio::select! {
-                answer = pay(self.gateway, key, order, manner) => answer,
+            let attempt = tokio::select! {
+                attempt = pay(self.gateway, &intent.key, order, manner) => attempt,
                 () = self.time_up.cancelled() => return Told::Open,
             };
             attempts += 1;
-            let pause = match answer {
+            if *order == intent.order && asks_the_service(&attempt) {
+                self.counts.asked.add_one();
+            }
+            let pause = match attempt.answer {
                 Some(answer) => {
                     self.count(&answer);
                     match judge(answer) {
@@ -173,6 +183,12 @@ impl Storm {
             _ => {}
         }
     }
+}
+
+/// Whether a service alone would have got this request too: see [`Counts::asked`].
+fn asks_the_service(attempt: &Attempt) -> bool {
+    let problem = attempt.answer.as_ref().and_then(Answer::problem);
+    attempt.complete && !matches!(problem.as_deref(), Some("in-flight" | "upstream-unreachable"))
 }
 
 enum Next {

@@ -133,7 +133,7 @@ mod tests {
     fn history(told: Vec<Told>, changed: Option<Told>) -> History {
         let intent =
             Intent { key: String::new(), order: order(100), copies: Vec::new(), changed: true };
-        History { intent: Arc::new(intent), told, changed }
+        History { intent: Arc::new(intent), started: true, told, changed }
     }
 
     fn found(history: History, ledger: &[Payment]) -> Vec<Wrong> {

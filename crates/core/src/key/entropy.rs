@@ -48,7 +48,7 @@ pub(super) fn estimate(key: &[u8]) -> u32 {
     let mut segment = Segment::default();
     let mut at = 0;
     // Whether a date ends here: then a counter may follow without a separator.
-    let mut behind_stamp = false;
+    let mut behind_whole = false;
     while let Some(&byte) = key.get(at) {
         let (before, rest) = key.split_at_checked(at).unwrap_or_default();
         if segment.left == 0 {
@@ -56,17 +56,17 @@ pub(super) fn estimate(key: &[u8]) -> u32 {
         }
         let repeats = if repeat == 0 { longest_repeat(key, at) } else { 0 };
         if repeat == 0
-            && let Some((length, cost)) = whole(key, at, &segment, behind_stamp)
+            && let Some((length, cost)) = whole(key, at, &segment, behind_whole)
             && length > repeats
         {
             total += stretch(foreseen) + cost;
             foreseen = 0;
-            behind_stamp = byte != b'0';
+            behind_whole = true;
             segment.left = segment.left.saturating_sub(length);
             at += length;
             continue;
         }
-        behind_stamp = false;
+        behind_whole = false;
         segment.left = segment.left.saturating_sub(1);
 
         if repeat > 0 || continues_run(before, byte) {
@@ -89,12 +89,12 @@ pub(super) fn estimate(key: &[u8]) -> u32 {
 }
 
 /// What pays as a whole at this place, its length and its cost: a date, a time, leading zeros.
-fn whole(key: &[u8], at: usize, segment: &Segment, behind_stamp: bool) -> Option<(usize, u32)> {
+fn whole(key: &[u8], at: usize, segment: &Segment, behind_whole: bool) -> Option<(usize, u32)> {
     if let Some(stamp) = stamp::at(key, at, segment.composed) {
         return Some((stamp.length, stamp.cost));
     }
     let (before, rest) = key.split_at_checked(at)?;
-    let starts = behind_stamp || !before.last().is_some_and(u8::is_ascii_digit);
+    let starts = behind_whole || !before.last().is_some_and(u8::is_ascii_digit);
     let zeros = stamp::leading_zeros(rest);
     let length = u32::try_from(zeros).unwrap_or(u32::MAX);
     (segment.composed && starts && zeros > 0).then(|| (zeros, stretch(length)))

@@ -19,9 +19,9 @@ mod cost {
     /// Hour, minute and second.
     pub(super) const SECOND: u32 = 1_000;
     pub(super) const UNIX_TIME: u32 = 1_000;
-    /// At the beginning of a longer number: one in 2,091 begins with a valid date, so it costs what
-    /// it saves among random digits and not less: log2(131 years) + log2(365 days).
-    pub(super) const LONG_DATE: u32 = 1_560;
+    /// At the beginning of a longer number. One random number in 2,000 begins with a valid date, so
+    /// it costs the days of 131 years, log2(131 * 365), and two bits to say that it is a date.
+    pub(super) const LONG_DATE: u32 = 1_760;
     /// The time behind such a date: log2(86,400).
     pub(super) const LONG_TIME: u32 = 1_640;
 }

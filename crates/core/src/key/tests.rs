@@ -151,7 +151,7 @@ fn a_date_or_a_time_does_not_make_a_key_hard_to_guess() {
         "order-2026-11-29-000001",
         "payment:4711:2026-11-29T10:00",
         "payment:4711:2026-11-29T10:00:00Z",
-        "payment4711@2026-11-29 10:00:00",
+        "\"payment4711 2026-11-29 10:00:00\"",
         "invoice/2026/11/29/0815",
         "2026-11-29T19:53:00.123456Z",
         "Order_2026-11-29_19:53:00",
@@ -400,45 +400,4 @@ impl Random {
             .map(|_| char::from(alphabet[self.below(alphabet.len() as u64) as usize]))
             .collect()
     }
-}
-
-#[test]
-#[ignore = "throwaway"]
-fn zz_measure() {
-    let n: u64 = std::env::var("DRAWS").unwrap().parse().unwrap();
-    const BASE64: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    const CROCKFORD: &[u8] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
-    let kinds: [(&str, fn(&mut Random) -> String); 9] = [
-        ("16 hex", |r| r.text(16, b"0123456789abcdef")),
-        ("16 HEX", |r| r.text(16, b"0123456789ABCDEF")),
-        ("20 digits", |r| r.text(20, b"0123456789")),
-        ("22 base64", |r| r.text(22, BASE64)),
-        ("16 base62", |r| r.text(16, &BASE64[..62])),
-        ("16 base36", |r| r.text(16, b"0123456789abcdefghijklmnopqrstuvwxyz")),
-        ("uuid4", |r| uuid::Builder::from_random_bytes(r.bytes()).into_uuid().to_string()),
-        ("ulid", |r| format!("01K{}", r.text(23, CROCKFORD))),
-        ("19 digits", |r| r.text(19, b"0123456789")),
-    ];
-    std::thread::scope(|s| {
-        for (name, make) in kinds {
-            s.spawn(move || {
-                let mut random = Random(0xdead_beef_1234_5678);
-                let mut refused = 0_u64;
-                let mut examples = Vec::new();
-                for _ in 0..n {
-                    let key = make(&mut random);
-                    if entropy::estimate(key.as_bytes()) < 48 {
-                        refused += 1;
-                        if examples.len() < 6 {
-                            examples.push(key);
-                        }
-                    }
-                }
-                println!(
-                    "{name:12} {refused} of {n} = {:.1e} {examples:?}",
-                    refused as f64 / n as f64
-                );
-            });
-        }
-    });
 }
