@@ -105,18 +105,7 @@ async fn t02_changed_intent_is_refused_in_every_state() {
 #[tokio::test]
 async fn t02_changed_intent_is_refused_while_in_flight() {
     let world = Arc::new(world(policy()).await);
-    let gate = Arc::new(Semaphore::new(0));
-    let (opened, other) = (gate.clone(), world.clone());
-    let first = tokio::spawn(async move {
-        let held = |_| async move {
-            let _ = opened.acquire().await;
-            replied(201, "made")
-        };
-        other.attempt(PAY, held).await
-    });
-    while world.effects() == 0 {
-        tokio::task::yield_now().await;
-    }
+    let (gate, first) = held(&world, replied(201, "made")).await;
     let changed = world.attempt("{\"amount\":2}", |_| async { replied(201, "two") }).await;
     assert_eq!(problem(changed), ProblemKind::KeyReused);
     gate.add_permits(1);
@@ -126,18 +115,7 @@ async fn t02_changed_intent_is_refused_while_in_flight() {
 #[tokio::test]
 async fn p08_a_caller_that_hangs_up_changes_nothing() {
     let world = Arc::new(world(policy()).await);
-    let gate = Arc::new(Semaphore::new(0));
-    let (opened, other) = (gate.clone(), world.clone());
-    let caller = tokio::spawn(async move {
-        let held = |_| async move {
-            let _ = opened.acquire().await;
-            replied(201, "made")
-        };
-        other.attempt(PAY, held).await
-    });
-    while world.effects() == 0 {
-        tokio::task::yield_now().await;
-    }
+    let (gate, caller) = held(&world, replied(201, "made")).await;
     caller.abort();
     assert!(caller.await.is_err());
     gate.add_permits(1);
@@ -193,21 +171,30 @@ async fn p01_copies_at_once_execute_once_and_the_others_get_the_same() {
     assert_eq!((firsts, world.effects()), (1, 1));
 }
 
-/// Runs `first` to the point where it executes, starts a copy that waits for it, then lets it end.
-async fn with_a_waiter(world: World, ended: Executed<&'static str>) -> [Answer<&'static str>; 2] {
-    let world = Arc::new(world);
+/// An attempt that executes by now, and ends so when its gate opens.
+async fn held(
+    world: &Arc<World>,
+    ended: Executed<&'static str>,
+) -> (Arc<Semaphore>, tokio::task::JoinHandle<Answer<&'static str>>) {
     let gate = Arc::new(Semaphore::new(0));
     let (opened, other) = (gate.clone(), world.clone());
-    let first = tokio::spawn(async move {
-        let held = |_| async move {
+    let attempt = tokio::spawn(async move {
+        let until_it_opens = |_| async move {
             let _ = opened.acquire().await;
             ended
         };
-        other.attempt(PAY, held).await
+        other.attempt(PAY, until_it_opens).await
     });
     while world.effects() == 0 {
         tokio::task::yield_now().await;
     }
+    (gate, attempt)
+}
+
+/// Runs `first` to the point where it executes, starts a copy that waits for it, then lets it end.
+async fn with_a_waiter(world: World, ended: Executed<&'static str>) -> [Answer<&'static str>; 2] {
+    let world = Arc::new(world);
+    let (gate, first) = held(&world, ended).await;
     let other = world.clone();
     let waiter = tokio::spawn(async move { other.pay(replied(201, "not again")).await });
     // The copy has lost its claim once it is the only task left to run.
@@ -384,18 +371,7 @@ async fn a_regressed_store_answers_store_regressed_and_executes_nothing() {
 #[tokio::test]
 async fn t08_a_record_whose_lease_ran_out_becomes_uncertain_and_its_owner_may_still_settle() {
     let world = Arc::new(world(policy()).await);
-    let gate = Arc::new(Semaphore::new(0));
-    let (opened, other) = (gate.clone(), world.clone());
-    let first = tokio::spawn(async move {
-        let held = |_| async move {
-            let _ = opened.acquire().await;
-            replied(201, "made")
-        };
-        other.attempt(PAY, held).await
-    });
-    while world.effects() == 0 {
-        tokio::task::yield_now().await;
-    }
+    let (gate, first) = held(&world, replied(201, "made")).await;
     world.clock.advance(Duration::from_secs(31));
     // Another process finds it overdue.
     let elsewhere = join(world.store.node(), world.clock.clone(), policy()).await;
@@ -409,18 +385,7 @@ async fn t08_a_record_whose_lease_ran_out_becomes_uncertain_and_its_owner_may_st
 #[tokio::test]
 async fn p02_an_attempt_that_was_superseded_is_fenced_and_answers_from_the_record() {
     let world = Arc::new(world(resend()).await);
-    let gate = Arc::new(Semaphore::new(0));
-    let (opened, other) = (gate.clone(), world.clone());
-    let paused = tokio::spawn(async move {
-        let held = |_| async move {
-            let _ = opened.acquire().await;
-            replied(500, "stale")
-        };
-        other.attempt(PAY, held).await
-    });
-    while world.effects() == 0 {
-        tokio::task::yield_now().await;
-    }
+    let (gate, paused) = held(&world, replied(500, "stale")).await;
     world.clock.advance(Duration::from_secs(31));
     let elsewhere = join(world.store.node(), world.clock.clone(), resend()).await;
     let second = elsewhere.pay(replied(201, "made")).await;
