@@ -5,12 +5,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use hapax::Hapax;
 use hapax_core::Mode;
-use http::{Request, Response, StatusCode};
+use http::{Request, Response, StatusCode, header::EXPECT};
 use metrics::{counter, histogram};
 use tokio::time::Instant;
 
 use crate::{
-    answers::{AnswerBody, refuse},
+    answers::AnswerBody,
     config::Config,
     headers::{self, IDEMPOTENCY_KEY},
     keyed,
@@ -52,7 +52,10 @@ impl Gateway {
                     ("observed", observe::answer(shared, route, upstream, head, body).await)
                 }
             },
-            Routed::NearMiss(problem) => ("refused", refuse(&problem)),
+            Routed::NearMiss(problem) => {
+                let expects = head.headers.contains_key(EXPECT);
+                ("refused", keyed::refuse_unread(&problem, body, expects).await)
+            }
             Routed::Elsewhere => {
                 // A key on no route protects nothing; somebody may think that it does.
                 let has_key = head.headers.contains_key(IDEMPOTENCY_KEY);

@@ -10,7 +10,7 @@ use hapax_core::{
 };
 use http::{
     HeaderMap, HeaderName, HeaderValue, Request, Response, Version,
-    header::{CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER},
+    header::{CONTENT_ENCODING, CONTENT_TYPE, EXPECT, RETRY_AFTER},
     request::Parts,
 };
 use metrics::counter;
@@ -18,7 +18,7 @@ use tracing::{Instrument, info, info_span, warn};
 
 use crate::{
     answers::{AnswerBody, HAPAX_OUTCOME, Live, refuse, respond},
-    body::{Buffered, Collected, ReadError, collect_capped, read_bounded},
+    body::{Buffered, Collected, ReadError, collect_capped, discard, read_bounded},
     headers,
     metric_definitions::UPSTREAM_FAILURES,
     passthrough,
@@ -39,22 +39,39 @@ pub(crate) async fn answer(
     body: Inbound,
 ) -> (&'static str, Response<AnswerBody>) {
     let operation = &route.operation;
-    let key = match key(route, &head.headers) {
-        Ok(Some(key)) => key,
-        Ok(None) if operation.policy().key.required => return ("keyed", refuse(&key_missing())),
+    let mut body = body;
+    let expects = head.headers.contains_key(EXPECT);
+    let prepared = match key(route, &head.headers) {
+        Ok(Some(key)) => prepare(shared, route, head, &mut body, &key).await,
+        Ok(None) if operation.policy().key.required => Err(key_missing()),
         Ok(None) => {
             return ("keyed_without_key", passthrough::answer(upstream, head, body, true).await);
         }
-        Err(problem) => return ("keyed", refuse(&problem)),
+        Err(problem) => Err(problem),
     };
-    let answer = match prepare(shared, route, head, body, &key).await {
+    let answer = match prepared {
         Ok(prepared) => {
             let span = info_span!("attempt", operation = %operation.name(), record = %prepared.id);
             run(shared, route, upstream, prepared).instrument(span).await
         }
-        Err(problem) => refuse(&problem),
+        Err(problem) => refuse_unread(&problem, body, expects).await,
     };
     ("keyed", answer)
+}
+
+/// Refuses a request whose body may still be under way. A client that waits to be asked for it is
+/// not asked.
+pub(crate) async fn refuse_unread(
+    problem: &Problem,
+    body: Inbound,
+    expects: bool,
+) -> Response<AnswerBody> {
+    // One that was too slow is not given more time.
+    let is_slow = problem.kind == ProblemKind::BodyTimeout;
+    if !is_slow && (body.was_asked_for() || !expects) {
+        discard(body).await;
+    }
+    refuse(problem)
 }
 
 /// 1. The key, before any other work.
@@ -113,7 +130,7 @@ async fn prepare(
     shared: &Shared,
     route: &Route,
     head: Parts,
-    body: Inbound,
+    body: &mut Inbound,
     key: &Key,
 ) -> Result<Prepared, Problem> {
     let operation = &route.operation;

@@ -4,11 +4,13 @@
 mod bounded;
 mod budget;
 mod capped;
+mod discard;
 mod tapped;
 
 pub use self::bounded::{Buffered, ReadError, ReadLimits, read_bounded};
 pub use self::budget::BufferBudget;
 pub use self::capped::{Collected, Resumed, collect_capped};
+pub(crate) use self::discard::discard;
 pub use self::tapped::{
     BodyDigest, CleanEnd, Hashing, NotRecorded, Recorded, Recording, Tap, Tapped, Watching,
     hashing, recording, watching,

@@ -17,6 +17,7 @@ use thiserror::Error;
 pub struct Inbound {
     inner: Incoming,
     is_http2: bool,
+    was_asked_for: bool,
 }
 
 /// The request ended before it was complete.
@@ -34,7 +35,12 @@ pub enum IncompleteRequest {
 impl Inbound {
     pub(super) fn wrap(request: Request<Incoming>) -> Request<Self> {
         let is_http2 = request.version() == Version::HTTP_2;
-        request.map(|inner| Self { inner, is_http2 })
+        request.map(|inner| Self { inner, is_http2, was_asked_for: false })
+    }
+
+    /// Whether somebody has begun to read it; a client that expects 100 sends nothing before.
+    pub fn was_asked_for(&self) -> bool {
+        self.was_asked_for
     }
 }
 
@@ -46,6 +52,7 @@ impl Body for Inbound {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, IncompleteRequest>>> {
+        self.was_asked_for = true;
         let polled = match ready!(Pin::new(&mut self.inner).poll_frame(cx)) {
             // Over HTTP/1 an early end is hyper's error already, and this is not known.
             None if self.is_http2 && !self.inner.is_end_stream() => {
