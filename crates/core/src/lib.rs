@@ -1,8 +1,8 @@
 //! The domain of hapax, pure.
 //!
 //! A *key* names one intent of one *scope*; together with the *operation* they make a
-//! [`RecordId`]. The intent's [`Fingerprint`] is compared on every attempt, [`decide`] turns what
-//! the store knows into one [`Decision`], and [`classify`] turns what the service answered into
+//! [`RecordId`]. The intent's [`Fingerprint`] is compared on every attempt, [`decide()`] turns what
+//! the store knows into one [`Decision`], and [`classify()`] turns what the service answered into
 //! what is stored. Nothing here does I/O, reads a clock or knows async: time and randomness are
 //! arguments, so the same code runs in the gateway, in the stores' conformance suite and in the
 //! protocol's model.
