@@ -112,15 +112,14 @@ impl Shared {
     /// The problem of a request that is on no route and would pass without the protection that its
     /// caller, or the operation, asks for.
     fn near_miss(&self, head: &Parts) -> Option<Problem> {
-        let near = self.config.near_miss(&head.method, head.uri.path())?;
-        let key = &near.operation.policy.key;
-        if !key.required && !head.headers.contains_key(key.header.as_str()) {
-            return None;
-        }
+        let asks_for_protection = |operation: &config::Operation| {
+            let key = &operation.policy.key;
+            key.required || head.headers.contains_key(key.header.as_str())
+        };
+        let route = self.config.near_miss(&head.method, head.uri.path(), asks_for_protection)?;
         let detail = format!(
-            "This request would not be protected, but the service may take it for {}. Send it with \
-             that method and path exactly.",
-            near.route
+            "This request would not be protected, but the service may take it for {route}. Send it \
+             with that method and path exactly."
         );
         Some(Problem::new(ProblemKind::PathUnclear, detail))
     }

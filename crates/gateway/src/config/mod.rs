@@ -116,10 +116,15 @@ impl Config {
     }
 
     /// The protected route that a forgiving service may take a request for which is on none: with
-    /// another slash, case or encoding. [`Self::route`] has found no operation for it.
-    pub fn near_miss(&self, method: &Method, path: &str) -> Option<NearMiss<'_>> {
-        let (route, operation) = self.near_misses.find(method, path)?;
-        Some(NearMiss { route, operation })
+    /// another slash, case or encoding. [`Self::route`] has found no operation for it, and only
+    /// operations that `concerns` it are looked at.
+    pub fn near_miss(
+        &self,
+        method: &Method,
+        path: &str,
+        concerns: impl Fn(&Operation) -> bool,
+    ) -> Option<&RoutePattern> {
+        self.near_misses.find(method, path, concerns)
     }
 
     fn from_text(
@@ -155,15 +160,6 @@ pub struct Route<'a> {
     pub service: &'a Service,
     /// The operation it is an attempt at; `None` passes through unprotected.
     pub operation: Option<&'a Arc<Operation>>,
-}
-
-/// What a request may be taken for.
-#[derive(Clone, Copy, Debug)]
-pub struct NearMiss<'a> {
-    /// The route as it is configured.
-    pub route: &'a RoutePattern,
-    /// Its operation.
-    pub operation: &'a Arc<Operation>,
 }
 
 /// An operation at one upstream.

@@ -32,22 +32,23 @@ impl NearMisses {
         }));
     }
 
-    /// A route that a service may take this request for.
+    /// A route that a service may take this request for, of an operation that `concerns` it.
     pub(in crate::config) fn find(
         &self,
         method: &Method,
         path: &str,
-    ) -> Option<(&RoutePattern, &Arc<Operation>)> {
-        if self.0.is_empty() {
-            return None;
-        }
+        concerns: impl Fn(&Operation) -> bool,
+    ) -> Option<&RoutePattern> {
+        let same_method =
+            |near: &&Near| near.route.method().as_str().eq_ignore_ascii_case(method.as_str());
+        let mut near =
+            self.0.iter().filter(same_method).filter(|near| concerns(&near.operation)).peekable();
+        // Most requests end here, before their path is looked at again.
+        near.peek()?;
         let path = loosen(path);
         let below = format!("{path}/");
-        let near = self.0.iter().find(|near| {
-            near.route.method().as_str().eq_ignore_ascii_case(method.as_str())
-                && (near.loose.matches(&path) || near.loose.matches(&below))
-        })?;
-        Some((&near.route, &near.operation))
+        near.find(|near| near.loose.matches(&path) || near.loose.matches(&below))
+            .map(|near| &near.route)
     }
 }
 
