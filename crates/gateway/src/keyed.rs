@@ -1,6 +1,6 @@
 //! The way of a keyed request: key, scope, body, fingerprint, then the engine.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use hapax::{Ended, Executed, Execution, Intent, Reply};
@@ -36,10 +36,9 @@ pub(crate) async fn answer(
     route: &Route,
     upstream: &Upstream,
     head: Parts,
-    body: Inbound,
+    mut body: Inbound,
 ) -> (&'static str, Response<AnswerBody>) {
     let operation = &route.operation;
-    let mut body = body;
     let expects = head.headers.contains_key(EXPECT);
     let prepared = match key(route, &head.headers) {
         Ok(Some(key)) => prepare(shared, route, head, &mut body, &key).await,
@@ -121,7 +120,7 @@ pub(crate) fn check_compared(route: &Route, headers: &HeaderMap) -> Result<(), P
 struct Prepared {
     id: RecordId,
     fingerprint: Fingerprint,
-    head: Arc<Parts>,
+    intent: RequestIntent,
     buffered: Buffered,
 }
 
@@ -139,11 +138,10 @@ async fn prepare(
     let buffered = read_bounded(body, shared.read_limits, &shared.budget)
         .await
         .map_err(|error| body_problem(&error))?;
-    let head = Arc::new(head);
-    let intent = RequestIntent::new(operation.name(), &head, buffered.bytes());
+    let intent = RequestIntent::new(operation.name(), &Arc::new(head), buffered.bytes());
     let fingerprint = operation.fingerprint(&intent).map_err(body_invalid)?;
     let id = RecordId::new(&scope, operation.name(), key);
-    Ok(Prepared { id, fingerprint, head, buffered })
+    Ok(Prepared { id, fingerprint, intent, buffered })
 }
 
 /// A request as an intent: all of it, since older records may be compared by other parts.
@@ -190,7 +188,7 @@ fn body_problem(error: &ReadError) -> Problem {
     };
     let problem = Problem::new(kind, error.to_string());
     match error {
-        ReadError::NoRoom { .. } => problem.retry_after(std::time::Duration::from_secs(1)),
+        ReadError::NoRoom { .. } => problem.retry_after(Duration::from_secs(1)),
         _ => problem,
     }
 }
@@ -210,10 +208,10 @@ async fn run(
     upstream: &Upstream,
     prepared: Prepared,
 ) -> Response<AnswerBody> {
-    let Prepared { id, fingerprint, head, buffered } = prepared;
+    let Prepared { id, fingerprint, intent, buffered } = prepared;
+    let head = Arc::clone(&intent.head);
     let (upstream, route) = (upstream.clone(), route.clone());
     let operation = Arc::clone(&route.operation);
-    let intent = RequestIntent::new(operation.name(), &head, buffered.bytes());
     let execute = move |execution: Execution| async move {
         // The engine has dropped the intent by now, so the head is not copied.
         let request = outgoing(&route, Arc::unwrap_or_clone(head), &execution, &buffered);

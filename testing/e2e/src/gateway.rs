@@ -13,6 +13,15 @@ use crate::{
     process::Process,
 };
 
+/// How most configuration files of the tests begin: a single tenant and the one service, in five
+/// lines.
+pub const ONE_SERVICE: &str = r#"store = "sqlite:{dir}/hapax.db"
+scope = { single_tenant = true }
+[[service]]
+upstream = "{upstream}"
+
+"#;
+
 /// How the gateway is started: always the built binary, on ports of its own.
 #[derive(Clone, Debug)]
 pub struct Serve {
@@ -52,6 +61,11 @@ impl Serve {
             .replace("{dir}", &dir.display().to_string());
         std::fs::write(&path, text).expect("the file is written");
         Self::bare(dir).args(["--config", &path.display().to_string()])
+    }
+
+    /// With a configuration file that is [`ONE_SERVICE`] and then the text, its operations.
+    pub fn operations(dir: &Path, upstream: &Upstream, text: &str) -> Self {
+        Self::configured(dir, upstream, &format!("{ONE_SERVICE}{text}"))
     }
 
     /// With more arguments.

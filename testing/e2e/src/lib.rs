@@ -28,7 +28,7 @@ pub use self::{
     answer::Answer,
     client::{Pending, Request, copies, fresh_key},
     command::{Ran, hapax},
-    gateway::{Gateway, Serve},
+    gateway::{Gateway, ONE_SERVICE, Serve},
     raw::Connection,
     stage::Stage,
     upstream::{Arrival, Effect, Upstream, UpstreamKind},

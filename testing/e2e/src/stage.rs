@@ -39,18 +39,26 @@ impl Stage {
     /// A gateway with this configuration file.
     #[track_caller]
     pub fn configured(kind: UpstreamKind, text: &str) -> Self {
-        let dir = tempfile::tempdir().expect("a directory");
-        let upstream = Upstream::start(dir.path(), kind);
-        let gateway = Serve::configured(dir.path(), &upstream, text).start();
-        Self { gateway, upstream, dir }
+        Self::start(kind, |dir, upstream| Serve::configured(dir, upstream, text))
+    }
+
+    /// A gateway whose configuration file is [`ONE_SERVICE`](crate::ONE_SERVICE) and then the text.
+    #[track_caller]
+    pub fn operations(kind: UpstreamKind, text: &str) -> Self {
+        Self::start(kind, |dir, upstream| Serve::operations(dir, upstream, text))
     }
 
     /// A gateway started as the function says.
     #[track_caller]
     pub fn of(kind: UpstreamKind, serve: impl FnOnce(Serve) -> Serve) -> Self {
+        Self::start(kind, |dir, upstream| serve(Serve::new(dir, upstream)))
+    }
+
+    #[track_caller]
+    fn start(kind: UpstreamKind, serve: impl FnOnce(&Path, &Upstream) -> Serve) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let upstream = Upstream::start(dir.path(), kind);
-        let gateway = serve(Serve::new(dir.path(), &upstream)).start();
+        let gateway = serve(dir.path(), &upstream).start();
         Self { gateway, upstream, dir }
     }
 

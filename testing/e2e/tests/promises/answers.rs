@@ -131,13 +131,9 @@ fn p16_t10_repeated_fields_are_replayed_as_they_are_and_credentials_never() {
 
 #[test]
 fn an_operations_own_fields_are_replayed_where_it_says_so() {
-    let stage = Stage::configured(
+    let stage = Stage::operations(
         UpstreamKind::Plain,
         r#"
-        store = "sqlite:{dir}/hapax.db"
-        scope = { single_tenant = true }
-        [[service]]
-        upstream = "{upstream}"
         [[operation]]
         name = "payments.create"
         routes = ["POST /payments"]

@@ -25,13 +25,9 @@ fn refused_early(stage: &Stage, request: &Request) -> Answer {
 
 /// Short bounds, so that they can be waited for.
 const SHORT: &str = r#"
-    store = "sqlite:{dir}/hapax.db"
-    scope = { single_tenant = true }
     [limits]
     body_within = "500ms"
     buffered_total = "2MiB"
-    [[service]]
-    upstream = "{upstream}"
     [[operation]]
     name = "upload"
     routes = ["POST /*"]
@@ -68,7 +64,7 @@ fn p42_a_declared_length_over_the_limit_is_refused_before_the_body_is_sent() {
 
 #[test]
 fn p42_a_body_that_does_not_come_in_time_is_408_with_nothing_claimed() {
-    let stage = Stage::configured(UpstreamKind::Plain, SHORT);
+    let stage = Stage::operations(UpstreamKind::Plain, SHORT);
     let payment = Request::payment(&fresh_key());
     let whole = payment.to_bytes();
     let mut slow = stage.gateway.connect();
@@ -83,7 +79,7 @@ fn p42_a_body_that_does_not_come_in_time_is_408_with_nothing_claimed() {
 
 #[test]
 fn p42_a_body_that_trickles_in_is_bounded_in_time_as_a_whole() {
-    let stage = Stage::configured(UpstreamKind::Plain, SHORT);
+    let stage = Stage::operations(UpstreamKind::Plain, SHORT);
     let payment = Request::payment(&fresh_key()).to_bytes();
     let mut slow = stage.gateway.connect();
     let head = payment.windows(4).position(|w| w == b"\r\n\r\n").expect("a head") + 4;
@@ -116,7 +112,7 @@ fn p42_while_a_body_is_under_way_its_key_is_not_claimed() {
 
 #[test]
 fn p42_the_bodies_of_all_connections_together_are_bounded() {
-    let stage = Stage::configured(UpstreamKind::Plain, &SHORT.replace("500ms", "30s"));
+    let stage = Stage::operations(UpstreamKind::Plain, &SHORT.replace("500ms", "30s"));
     let whole = upload(MIB).to_bytes();
     let almost: Vec<Connection> = (0..2)
         .map(|_| {

@@ -100,13 +100,9 @@ fn a_copy_that_waited_long_enough_is_told_that_the_first_is_in_flight() {
 
 #[test]
 fn with_in_flight_conflict_a_copy_is_told_at_once() {
-    let stage = Stage::configured(
+    let stage = Stage::operations(
         UpstreamKind::Plain,
         r#"
-        store = "sqlite:{dir}/hapax.db"
-        scope = { single_tenant = true }
-        [[service]]
-        upstream = "{upstream}"
         [[operation]]
         name = "payments.create"
         routes = ["POST /payments"]

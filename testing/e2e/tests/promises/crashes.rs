@@ -311,10 +311,6 @@ fn an_upstream_that_dies_while_it_executes_leaves_an_unknown_outcome() {
 
 /// Short times, and a service that is said to collapse for two seconds.
 const SHORT: &str = r#"
-    store = "sqlite:{dir}/hapax.db"
-    scope = { single_tenant = true }
-    [[service]]
-    upstream = "{upstream}"
     [[operation]]
     name = "payments.create"
     routes = ["POST /payments"]
@@ -326,7 +322,7 @@ const SHORT: &str = r#"
 
 #[test]
 fn an_answer_that_takes_longer_than_the_timeout_is_unknown() {
-    let stage = Stage::configured(
+    let stage = Stage::operations(
         UpstreamKind::Plain,
         &SHORT.replace("resend", "hold").replace("collapse_for = \"2s\"", ""),
     );
@@ -338,7 +334,7 @@ fn an_answer_that_takes_longer_than_the_timeout_is_unknown() {
 
 #[test]
 fn a_resend_is_permitted_only_while_the_upstream_remembers() {
-    let stage = Stage::configured(UpstreamKind::Collapsing, SHORT);
+    let stage = Stage::operations(UpstreamKind::Collapsing, SHORT);
     let payment = Request::payment(&fresh_key()).act("effect; cut");
     stage.gateway.send(&payment).assert_problem(503, "outcome-unknown");
     // Each retry is executed, until the two seconds are over.

@@ -75,13 +75,9 @@ fn idempotency_expires_says_how_long_the_outcome_is_kept() {
 
 #[test]
 fn t14_after_its_tombstone_a_key_is_unknown_again() {
-    let mut stage = Stage::configured(
+    let mut stage = Stage::operations(
         UpstreamKind::Plain,
         r#"
-        store = "sqlite:{dir}/hapax.db"
-        scope = { single_tenant = true }
-        [[service]]
-        upstream = "{upstream}"
         [[operation]]
         name = "payments.create"
         routes = ["POST /payments"]

@@ -274,13 +274,9 @@ fn a_key_that_is_free_takes_the_corrected_intent() {
 
 #[test]
 fn t13_what_is_excluded_or_declared_as_default_does_not_make_another_intent() {
-    let stage = Stage::configured(
+    let stage = Stage::operations(
         UpstreamKind::Plain,
         r#"
-        store = "sqlite:{dir}/hapax.db"
-        scope = { single_tenant = true }
-        [[service]]
-        upstream = "{upstream}"
         [[operation]]
         name = "payments.create"
         routes = ["POST /v1/payments", "POST /v2/payments"]
@@ -308,13 +304,9 @@ fn t13_what_is_excluded_or_declared_as_default_does_not_make_another_intent() {
 
 #[test]
 fn two_routes_of_one_operation_share_one_set_of_keys() {
-    let stage = Stage::configured(
+    let stage = Stage::operations(
         UpstreamKind::Plain,
         r#"
-        store = "sqlite:{dir}/hapax.db"
-        scope = { single_tenant = true }
-        [[service]]
-        upstream = "{upstream}"
         [[operation]]
         name = "payments.create"
         routes = ["POST /v1/payments", "POST /v2/payments"]
@@ -341,7 +333,7 @@ fn two_routes_of_one_operation_share_one_set_of_keys() {
 
 #[test]
 fn a_path_that_is_spelled_in_another_way_is_the_same_route() {
-    let stage = Stage::configured(UpstreamKind::Plain, RULES);
+    let stage = Stage::operations(UpstreamKind::Plain, RULES);
     let payment = Request::payment(&fresh_key());
     let first = stage.gateway.send(&payment.clone().to("/%70aym%65nts"));
     first.assert_stored(201);
@@ -352,10 +344,6 @@ fn a_path_that_is_spelled_in_another_way_is_the_same_route() {
 
 /// A configuration whose last line is about what makes an intent.
 const RULES: &str = r#"
-    store = "sqlite:{dir}/hapax.db"
-    scope = { single_tenant = true }
-    [[service]]
-    upstream = "{upstream}"
     [[operation]]
     name = "payments.create"
     routes = ["POST /payments"]
@@ -363,7 +351,7 @@ const RULES: &str = r#"
 
 #[test]
 fn t12_a_record_is_compared_under_the_rules_it_was_made_with_when_those_change() {
-    let mut stage = Stage::configured(
+    let mut stage = Stage::operations(
         UpstreamKind::Plain,
         &format!("{RULES}fingerprint = {{ exclude = [\"/client_time\"] }}"),
     );
@@ -374,7 +362,7 @@ fn t12_a_record_is_compared_under_the_rules_it_was_made_with_when_those_change()
     let first = stage.gateway.send(&at(&excluded, 1));
     first.assert_stored(201);
     stage.gateway.kill();
-    let plain = Serve::configured(stage.dir(), &stage.upstream, RULES).start();
+    let plain = Serve::operations(stage.dir(), &stage.upstream, RULES).start();
     // Made when the client's time did not count; it still does not.
     plain.send(&at(&excluded, 2)).assert_replays(&first);
     plain.send(&at(&excluded, 1).json(r#"{"amount":2}"#)).assert_problem(422, "key-reused");

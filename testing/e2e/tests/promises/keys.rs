@@ -126,13 +126,9 @@ fn the_floors_of_length_and_randomness_can_be_lowered_but_not_the_syntax() {
 
 #[test]
 fn an_operation_can_require_a_key_and_insist_on_quotes() {
-    let stage = Stage::configured(
+    let stage = Stage::operations(
         UpstreamKind::Plain,
         r#"
-        store = "sqlite:{dir}/hapax.db"
-        scope = { single_tenant = true }
-        [[service]]
-        upstream = "{upstream}"
         [[operation]]
         name = "payments.create"
         routes = ["POST /payments"]
@@ -200,13 +196,9 @@ fn a_patch_is_protected_like_a_post() {
 
 #[test]
 fn an_event_id_can_be_the_key() {
-    let stage = Stage::configured(
+    let stage = Stage::operations(
         UpstreamKind::Plain,
         r#"
-        store = "sqlite:{dir}/hapax.db"
-        scope = { single_tenant = true }
-        [[service]]
-        upstream = "{upstream}"
         [[operation]]
         name = "events"
         routes = ["POST /hooks"]

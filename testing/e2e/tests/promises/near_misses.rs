@@ -4,10 +4,6 @@ use hapax_e2e::{Request, Stage, UpstreamKind, fresh_key};
 
 fn stage(required: bool) -> Stage {
     let text = r#"
-        store = "sqlite:{dir}/hapax.db"
-        scope = { single_tenant = true }
-        [[service]]
-        upstream = "{upstream}"
         [[operation]]
         name = "payments.create"
         routes = ["POST /v1/payments", "POST /v2/*"]
@@ -18,7 +14,7 @@ fn stage(required: bool) -> Stage {
         reason = "an endpoint of its own"
         routes = ["POST /v1/payments/search/"]
     "#;
-    Stage::configured(UpstreamKind::Plain, &text.replace("REQUIRED", &required.to_string()))
+    Stage::operations(UpstreamKind::Plain, &text.replace("REQUIRED", &required.to_string()))
 }
 
 const NEAR: [&str; 9] = [

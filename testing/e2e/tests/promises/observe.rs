@@ -239,13 +239,9 @@ fn what_was_observed_is_kept_apart_and_enforcing_starts_from_none_of_it() {
 
 #[test]
 fn one_operation_can_be_observed_while_another_enforces() {
-    let stage = Stage::configured(
+    let stage = Stage::operations(
         UpstreamKind::Plain,
         r#"
-        store = "sqlite:{dir}/hapax.db"
-        scope = { single_tenant = true }
-        [[service]]
-        upstream = "{upstream}"
         [[operation]]
         name = "payments.create"
         routes = ["POST /payments"]

@@ -191,13 +191,9 @@ fn hapax_outcome_speaks_for_every_attempt_under_the_effect_id() {
 
 #[test]
 fn with_store_refusals_the_four_refusals_are_kept() {
-    let stage = Stage::configured(
+    let stage = Stage::operations(
         UpstreamKind::Plain,
         r#"
-        store = "sqlite:{dir}/hapax.db"
-        scope = { single_tenant = true }
-        [[service]]
-        upstream = "{upstream}"
         [[operation]]
         name = "payments.create"
         routes = ["POST /payments"]

@@ -60,15 +60,11 @@ fn while_stopping_nothing_new_is_started() {
 
 #[test]
 fn what_is_not_done_at_the_end_of_the_drain_is_unknown_at_once() {
-    let mut stage = Stage::configured(
+    let mut stage = Stage::operations(
         UpstreamKind::Plain,
         r#"
-        store = "sqlite:{dir}/hapax.db"
-        scope = { single_tenant = true }
         [limits]
         drain = "500ms"
-        [[service]]
-        upstream = "{upstream}"
         [[operation]]
         name = "payments.create"
         routes = ["POST /payments"]

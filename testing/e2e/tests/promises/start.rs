@@ -2,7 +2,9 @@
 
 use std::{fs, net::TcpListener, path::Path};
 
-use hapax_e2e::{Ran, Request, Serve, Stage, Upstream, UpstreamKind, fresh_key, hapax};
+use hapax_e2e::{
+    ONE_SERVICE, Ran, Request, Serve, Stage, Upstream, UpstreamKind, fresh_key, hapax,
+};
 use tempfile::TempDir;
 
 /// A directory with a service, and a start that would succeed.
@@ -24,7 +26,7 @@ impl Scene {
 
     /// A start with this file, whose text follows what every file needs.
     fn configured(&self, text: &str) -> Serve {
-        Serve::configured(self.dir.path(), &self.upstream, &(COMMON.to_owned() + text))
+        Serve::operations(self.dir.path(), &self.upstream, text)
     }
 
     fn database(&self) -> std::path::PathBuf {
@@ -37,14 +39,6 @@ impl Scene {
         gateway.send(&Request::payment(&fresh_key())).assert_stored(201);
     }
 }
-
-/// Five lines.
-const COMMON: &str = r#"store = "sqlite:{dir}/hapax.db"
-scope = { single_tenant = true }
-[[service]]
-upstream = "{upstream}"
-
-"#;
 
 /// One clear message, with every one of these words; exit code 2; nothing was served.
 #[track_caller]
@@ -72,7 +66,7 @@ fn without_a_scope_it_does_not_start() {
     assert_refused(&both, &["--scope-header", "--single-tenant", "leave one"]);
     let no_header = none.args(["--scope-header", "X Account"]);
     assert_refused(&no_header, &["--scope-header"]);
-    let text = COMMON.replace("scope = { single_tenant = true }\n", "");
+    let text = ONE_SERVICE.replace("scope = { single_tenant = true }\n", "");
     let in_file = Serve::configured(scene.dir.path(), &scene.upstream, &text);
     assert_refused(&in_file, &["hapax.toml", "scope", "single_tenant"]);
     let later = text + "scope = { jwt = { claim = \"sub\" } }";
@@ -93,7 +87,7 @@ fn an_unknown_configuration_key_is_named_with_its_line_and_the_likely_one() {
     let root = Serve::configured(
         scene.dir.path(),
         &scene.upstream,
-        &format!("lisen = \"127.0.0.1:0\"\n{COMMON}"),
+        &format!("lisen = \"127.0.0.1:0\"\n{ONE_SERVICE}"),
     );
     assert_refused(&root, &["hapax.toml:1", "lisen", "listen"]);
 }
@@ -301,7 +295,7 @@ fn the_effect_secret_can_be_given_and_makes_the_same_effect_ids_on_another_datab
     fs::write(scene.dir.path().join("secret"), "5f".repeat(32)).unwrap();
     let payment = Request::payment(&fresh_key());
     for database in ["one.db", "two.db"] {
-        let text = format!("effect_secret = {{ file = \"{{dir}}/secret\" }}\n{COMMON}")
+        let text = format!("effect_secret = {{ file = \"{{dir}}/secret\" }}\n{ONE_SERVICE}")
             .replace("hapax.db", database);
         let gateway = Serve::configured(scene.dir.path(), &scene.upstream, &text).start();
         gateway.send(&payment).assert_stored(201);
@@ -309,7 +303,7 @@ fn the_effect_secret_can_be_given_and_makes_the_same_effect_ids_on_another_datab
     }
     let arrivals = scene.upstream.arrivals();
     assert_eq!(arrivals[0].effect_id(), arrivals[1].effect_id());
-    let by_env = format!("effect_secret = {{ env = \"EFFECT_SECRET\" }}\n{COMMON}")
+    let by_env = format!("effect_secret = {{ env = \"EFFECT_SECRET\" }}\n{ONE_SERVICE}")
         .replace("hapax.db", "one.db");
     let by_env = Serve::configured(scene.dir.path(), &scene.upstream, &by_env);
     assert_refused(&by_env, &["EFFECT_SECRET"]);
@@ -360,13 +354,9 @@ fn wrong_usage_is_exit_code_2_too() {
 
 #[test]
 fn k1_each_operation_is_printed_with_its_policy_before_it_is_ready() {
-    let stage = Stage::configured(
+    let stage = Stage::operations(
         UpstreamKind::Collapsing,
         r#"
-        store = "sqlite:{dir}/hapax.db"
-        scope = { single_tenant = true }
-        [[service]]
-        upstream = "{upstream}"
         [[operation]]
         name = "payments.create"
         routes = ["POST /payments"]
