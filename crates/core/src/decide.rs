@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use crate::{AdvanceReason, OnUnknown, OutcomeClass, PinnedPolicy, Record, State, StoreTime};
+use crate::{
+    AdvanceReason, OnUnknown, OutcomeClass, PinnedPolicy, Progress, Record, State, StoreTime,
+};
 
 /// How the attempt's intent compares with the stored one, under the version that one was stored
 /// with.
@@ -26,6 +28,9 @@ pub struct DecisionRules {
     pub collapse_for: Option<Duration>,
     /// The longest time a sent request can still be under way.
     pub late_arrival: Duration,
+    /// Whether the effect happens where it did when the record was admitted; if not, nothing goes
+    /// on (`protocol.md` 22).
+    pub same_target: bool,
 }
 
 impl DecisionRules {
@@ -33,26 +38,40 @@ impl DecisionRules {
     /// permissions. Another downstream target never permits a resend (`protocol.md` 22).
     pub fn stricter(pinned: &PinnedPolicy, present: &PinnedPolicy) -> Self {
         let same_target = pinned.target == present.target;
-        let on_unknown = pinned.on_unknown.min(present.on_unknown);
         Self {
-            on_unknown: if same_target { on_unknown } else { OnUnknown::Hold },
+            on_unknown: pinned.on_unknown.min(present.on_unknown),
             collapse_for: match (pinned.collapse_for, present.collapse_for) {
                 (Some(a), Some(b)) => Some(a.min(b)),
                 _ => None,
             },
             late_arrival: pinned.late_arrival.max(present.late_arrival),
+            same_target,
         }
     }
 
     /// Until when an uncertain record may be resent, if at all: first admission + late arrival
     /// must stay within the downstream's memory (`protocol.md` 13).
     pub fn resend_before(&self, record: &Record) -> Option<StoreTime> {
-        match (self.on_unknown, self.collapse_for, record.first_admitted) {
-            (OnUnknown::Resend, Some(memory), Some(first)) => {
+        if !self.same_target {
+            return None;
+        }
+        match (record.progress, self.on_unknown, self.collapse_for, record.first_admitted) {
+            // The step in doubt has its own permission, pinned when it was first begun.
+            (Progress::InDoubt { resend_before }, ..) => resend_before,
+            (Progress::Whole, OnUnknown::Resend, Some(memory), Some(first)) => {
                 Some(first.after(memory).before(self.late_arrival))
             }
             _ => None,
         }
+    }
+
+    /// Why an uncertain record may go on at `now`, if it may.
+    pub fn goes_on(&self, record: &Record, now: StoreTime) -> Option<AdvanceReason> {
+        if record.progress == Progress::Accounted {
+            return self.same_target.then_some(AdvanceReason::Resume);
+        }
+        let before = self.resend_before(record)?;
+        (now < before).then_some(AdvanceReason::Resend { before })
     }
 }
 
@@ -116,9 +135,9 @@ pub fn decide(
         State::Claimed if record.lease_over(now) => Decision::Advance(AdvanceReason::LeaseOver),
         State::Executing if record.lease_over(now) => Decision::Doubt,
         State::Claimed | State::Executing => Decision::InFlight,
-        State::Uncertain => match rules.resend_before(record) {
-            Some(before) if now < before => Decision::Advance(AdvanceReason::Resend { before }),
-            _ => Decision::Hold,
+        State::Uncertain => match rules.goes_on(record, now) {
+            Some(reason) => Decision::Advance(reason),
+            None => Decision::Hold,
         },
         State::Succeeded | State::FailedTerminal => {
             let kept = record.ending.is_some_and(|ending| ending.kept);

@@ -24,6 +24,7 @@ mod problem;
 mod record;
 mod response;
 mod scope;
+mod step;
 mod time;
 
 pub use classify::{AnswerFacts, Classified, Said, classify};
@@ -46,9 +47,11 @@ pub use policy::{
 };
 pub use problem::{Problem, ProblemKind, retry_after_seconds};
 pub use record::{
-    Advance, AdvanceReason, Ending, EndingKind, Event, Found, IllegalTransition, NewClaim,
-    OutcomeClass, OwnState, Ownership, Record, Seen, Settlement, State, Until, WriteRefused,
+    Admission, Advance, AdvanceReason, Ending, EndingKind, Event, Found, IllegalTransition,
+    NewClaim, OutcomeClass, OwnState, Ownership, Record, Seen, Settlement, State, Until,
+    WriteRefused,
 };
 pub use response::{HeadError, StoredResponse};
 pub use scope::{Scope, ScopeError};
+pub use step::{BeginStep, Progress, Step, StepData, StepEnd, StepName, StepNameError};
 pub use time::StoreTime;

@@ -2,8 +2,8 @@
 
 use crate::{
     Attempt, ClaimNumber, Comparison, Decision, DecisionRules, Ending, EndingKind, Fingerprint,
-    OperationName, OutcomeClass, OwnState, Owner, PolicyDigest, Record, RecordId, Retention,
-    StoreTime, decide,
+    OperationName, OutcomeClass, OwnState, Owner, PolicyDigest, Progress, Record, RecordId,
+    Retention, StoreTime, decide,
 };
 
 /// What enforcing would have done with an arrival.
@@ -197,6 +197,7 @@ impl Observed {
             lease_end: Some(self.lease_end),
             clean: true,
             first_admitted: Some(self.first),
+            progress: Progress::Whole,
             secret_version: 0,
             created: self.first,
             ending,

@@ -10,8 +10,8 @@ use std::time::Duration;
 use thiserror::Error;
 
 use crate::{
-    Attempt, ClaimNumber, Fingerprint, Owner, PolicyDigest, RecordId, Retention, StoreTime,
-    StoredResponse,
+    Attempt, ClaimNumber, Fingerprint, Owner, PolicyDigest, Progress, RecordId, Retention,
+    StoreTime, StoredResponse,
 };
 
 /// The state of a record as a whole: what its own row and the ending of its attempt come to.
@@ -50,6 +50,8 @@ pub enum Event {
     TakeOver,
     /// A permitted second execution under the same effect id.
     Resend,
+    /// The continuation of an execution whose steps account for every effect.
+    Resume,
     /// The retention of what is stored is over.
     Expire,
 }
@@ -67,8 +69,8 @@ impl State {
             (Self::Claimed | Self::Executing | Self::Uncertain, E::NotApplied) => Self::Released,
             (Self::Executing | Self::Uncertain, E::Succeed) => Self::Succeeded,
             (Self::Executing | Self::Uncertain, E::FailTerminal) => Self::FailedTerminal,
-            (Self::Executing | Self::Uncertain, E::Doubt) => Self::Uncertain,
-            (Self::Uncertain, E::Resend) => Self::Claimed,
+            (Self::Claimed | Self::Executing | Self::Uncertain, E::Doubt) => Self::Uncertain,
+            (Self::Uncertain, E::Resend | E::Resume) => Self::Claimed,
             (Self::Succeeded | Self::FailedTerminal, E::Expire) => Self::Tombstone,
             (state, event) => return Err(IllegalTransition { state, event }),
         })
@@ -165,6 +167,8 @@ pub struct Record {
     pub clean: bool,
     /// When an attempt that is not proven not applied was first admitted.
     pub first_admitted: Option<StoreTime>,
+    /// What its steps say of its effects.
+    pub progress: Progress,
     /// The version of the effect secret; later attempts use it too.
     pub secret_version: u32,
     /// When it was first claimed.
@@ -197,10 +201,21 @@ pub struct NewClaim {
     pub policy: PolicyDigest,
     /// How long the holder is presumed alive without a renewal.
     pub lease: Duration,
-    /// Whether the claim is an admission too: it begins as executing.
-    pub admitted: bool,
+    /// How its execution is admitted.
+    pub admission: Admission,
     /// The version of the effect secret in use.
     pub secret_version: u32,
+}
+
+/// When the effect of a claimed record may begin.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Admission {
+    /// At once: the claim is the admission too, and the record begins as executing.
+    WithClaim,
+    /// By a write of its own ([`Record::admit`]).
+    Separate,
+    /// By its first step ([`Record::begin_step`]): the steps tell what was done.
+    BySteps,
 }
 
 /// What identifies one ownership; every write after the claim matches all of it.
@@ -223,6 +238,7 @@ pub struct Seen {
     owner: Owner,
     own_state: OwnState,
     fingerprint: Fingerprint,
+    progress: Progress,
     ending: Option<EndingKind>,
 }
 
@@ -238,6 +254,8 @@ pub enum AdvanceReason {
         /// Checked on the store's clock when the permission is used (`protocol.md` 13).
         before: StoreTime,
     },
+    /// Uncertain, and its steps account for every effect: it goes on after the last one.
+    Resume,
 }
 
 /// The move of a record to its next attempt.
@@ -296,6 +314,18 @@ pub enum WriteRefused {
     /// The time within which the downstream collapses on the effect id is over.
     #[error("the downstream may have forgotten the effect id, so it cannot be resent")]
     ResendOver,
+    /// The attempt is judged as a whole.
+    #[error("this attempt is judged as a whole and takes no steps")]
+    NoSteps,
+    /// Another step has no end yet.
+    #[error("another step was begun and has not ended")]
+    StepInDoubt,
+    /// The step was not begun.
+    #[error("the step was not begun")]
+    NoSuchStep,
+    /// The step has ended before.
+    #[error("the step has ended already")]
+    StepEnded,
     /// The record's state has no such step.
     #[error(transparent)]
     Illegal(#[from] IllegalTransition),
@@ -314,7 +344,8 @@ impl Record {
             policy: claim.policy,
             lease_end: Some(now.after(claim.lease)),
             clean: true,
-            first_admitted: claim.admitted.then_some(now),
+            first_admitted: (claim.admission == Admission::WithClaim).then_some(now),
+            progress: progress(claim),
             secret_version: claim.secret_version,
             created: now,
             ending: None,
@@ -356,6 +387,7 @@ impl Record {
             owner: self.owner,
             own_state: self.own_state,
             fingerprint: self.fingerprint,
+            progress: self.progress,
             ending: self.ending.map(|ending| ending.kind),
         }
     }
@@ -398,14 +430,24 @@ impl Record {
                 return Err(WriteRefused::ResendOver);
             }
             AdvanceReason::Resend { .. } => Event::Resend,
+            AdvanceReason::Resume => Event::Resume,
         };
         let expected = match advance.reason {
             AdvanceReason::LeaseOver => State::Claimed,
             AdvanceReason::Released => State::Released,
-            AdvanceReason::Resend { .. } => State::Uncertain,
+            AdvanceReason::Resend { .. } | AdvanceReason::Resume => State::Uncertain,
         };
         if state != expected {
             return Err(IllegalTransition { state, event }.into());
+        }
+        let goes_on = state == State::Uncertain;
+        if event == Event::Resume && self.progress != Progress::Accounted {
+            return Err(WriteRefused::StepInDoubt);
+        }
+        // Steps tell only of attempts that had some.
+        let has_steps = self.progress != Progress::Whole;
+        if (goes_on || !self.clean) && has_steps != (claim.admission == Admission::BySteps) {
+            return Err(WriteRefused::NoSteps);
         }
         // A new intent may take over only where nothing can have happened under the old one.
         let takes_new_intents = state == State::Released && self.clean;
@@ -413,21 +455,21 @@ impl Record {
             return Err(WriteRefused::Fenced);
         }
         let mut next = state.on(event)?;
-        if claim.admitted {
+        if claim.admission == Admission::WithClaim {
             next = next.on(Event::Admit)?;
         }
-        let resend = event == Event::Resend;
         let admitted = (next == State::Executing).then_some(now);
         let moved = Self {
             attempt: self.attempt.next(epoch),
             owner: claim.owner,
             own_state: begin(claim),
             fingerprint: claim.fingerprint,
-            // A resend stays under the policy that its first attempt was admitted under.
-            policy: if resend { self.policy } else { claim.policy },
+            // What goes on stays under the policy that its first attempt was admitted under.
+            policy: if goes_on { self.policy } else { claim.policy },
             lease_end: Some(now.after(claim.lease)),
-            clean: self.clean && !resend,
-            first_admitted: if self.clean && !resend { admitted } else { self.first_admitted },
+            clean: self.clean && !goes_on,
+            first_admitted: if self.clean && !goes_on { admitted } else { self.first_admitted },
+            progress: if self.clean && !goes_on { progress(claim) } else { self.progress },
             ending: None,
             ..self.clone()
         };
@@ -462,7 +504,7 @@ impl Record {
             return Ok(self.clone());
         }
         self.state(now).on(Event::Admit)?;
-        if !self.clean && resend_before.is_none_or(|before| before <= now) {
+        if !self.is_accounted() && resend_before.is_none_or(|before| before <= now) {
             return Err(WriteRefused::ResendOver);
         }
         Ok(Self {
@@ -499,7 +541,12 @@ impl Record {
         if self.seen() != *seen {
             return Err(WriteRefused::Fenced);
         }
-        self.state(now).on(Event::Doubt)?;
+        let (state, event) = (self.state(now), Event::Doubt);
+        if state == State::Claimed {
+            // Nothing was admitted: it is taken over.
+            return Err(IllegalTransition { state, event }.into());
+        }
+        state.on(event)?;
         if !self.lease_over(now) {
             return Err(WriteRefused::LeaseLive);
         }
@@ -539,7 +586,10 @@ impl Record {
                 (event, Some(ending))
             }
             Settlement::NotApplied { every_attempt, retention } => {
-                if !self.clean && !every_attempt {
+                // After the first step something is there, or may be.
+                let stepped =
+                    self.progress != Progress::Whole && self.own_state != OwnState::Claimed;
+                if (!self.clean || stepped) && !every_attempt {
                     return Err(WriteRefused::NotClean);
                 }
                 let tombstone = retention.until(now).tombstone;
@@ -561,25 +611,43 @@ impl Record {
             });
             return if again { Ok(self.clone()) } else { Err(WriteRefused::Fenced) };
         }
-        self.state(now).on(event)?;
-        if event == Event::FailTerminal && !self.clean {
-            return Err(WriteRefused::NotClean);
+        let state = self.state(now);
+        state.on(event)?;
+        match event {
+            Event::FailTerminal if !self.is_accounted() => return Err(WriteRefused::NotClean),
+            // An attempt that was not admitted leaves in doubt only what was so before.
+            Event::Doubt if state == State::Claimed && self.clean => {
+                return Err(IllegalTransition { state, event }.into());
+            }
+            _ => {}
         }
         let released = event == Event::NotApplied;
         Ok(Self {
             own_state: if event == Event::Doubt { OwnState::Uncertain } else { self.own_state },
             clean: self.clean || released,
+            // A stub has had no steps.
+            progress: if released { Progress::Whole } else { self.progress },
             ending,
             ..self.clone()
         })
     }
 
-    fn owned(&self, by: &Ownership) -> Result<(), WriteRefused> {
+    pub(crate) fn owned(&self, by: &Ownership) -> Result<(), WriteRefused> {
         let same = self.attempt == by.attempt && self.owner == by.owner;
         if same && self.ending.is_none() { Ok(()) } else { Err(WriteRefused::Fenced) }
     }
 }
 
 const fn begin(claim: &NewClaim) -> OwnState {
-    if claim.admitted { OwnState::Executing } else { OwnState::Claimed }
+    match claim.admission {
+        Admission::WithClaim => OwnState::Executing,
+        Admission::Separate | Admission::BySteps => OwnState::Claimed,
+    }
+}
+
+const fn progress(claim: &NewClaim) -> Progress {
+    match claim.admission {
+        Admission::WithClaim | Admission::Separate => Progress::Whole,
+        Admission::BySteps => Progress::Accounted,
+    }
 }

@@ -4,10 +4,10 @@
 use std::time::Duration;
 
 use hapax_core::{
-    Advance, AdvanceReason, Attempt, ClaimNumber, Comparison, Decision, DecisionRules, Event,
-    Fingerprint, FingerprintRules, IllegalTransition, NewClaim, OnUnknown, OutcomeClass, OwnState,
-    Owner, PolicyDigest, Record, RecordId, Retention, Settlement, State, StoreTime, StoredResponse,
-    WriteRefused, decide,
+    Admission, Advance, AdvanceReason, Attempt, ClaimNumber, Comparison, Decision, DecisionRules,
+    Event, Fingerprint, FingerprintRules, IllegalTransition, NewClaim, OnUnknown, OutcomeClass,
+    OwnState, Owner, PolicyDigest, Record, RecordId, Retention, Settlement, State, StoreTime,
+    StoredResponse, WriteRefused, decide,
 };
 
 const LEASE: Duration = Duration::from_secs(30);
@@ -22,20 +22,20 @@ fn intent(n: u8) -> Fingerprint {
     Fingerprint::new(FingerprintRules::default().version(), [n; 32])
 }
 
-fn claim(owner: u8, admitted: bool) -> NewClaim {
+fn claim(owner: u8, admission: Admission) -> NewClaim {
     NewClaim {
         id: RecordId::from_bytes([1; 32]),
         owner: Owner::from_bytes([owner; 16]),
         fingerprint: intent(1),
         policy: PolicyDigest([0; 32]),
         lease: LEASE,
-        admitted,
+        admission,
         secret_version: 1,
     }
 }
 
 fn executing() -> Record {
-    Record::new(&claim(1, true), ClaimNumber(7), 0, at(0))
+    Record::new(&claim(1, Admission::WithClaim), ClaimNumber(7), 0, at(0))
 }
 
 fn outcome(class: OutcomeClass) -> Settlement {
@@ -58,14 +58,19 @@ fn advance(record: &Record, reason: AdvanceReason, claim: NewClaim) -> Advance {
     Advance { seen: record.seen(), reason, claim }
 }
 
-const HOLD: DecisionRules =
-    DecisionRules { on_unknown: OnUnknown::Hold, collapse_for: None, late_arrival: LEASE };
+const HOLD: DecisionRules = DecisionRules {
+    on_unknown: OnUnknown::Hold,
+    collapse_for: None,
+    late_arrival: LEASE,
+    same_target: true,
+};
 
 /// The downstream collapses for 200 s and late arrivals take up to 30 s.
 const RESEND: DecisionRules = DecisionRules {
     on_unknown: OnUnknown::Resend,
     collapse_for: Some(Duration::from_secs(200)),
     late_arrival: LEASE,
+    same_target: true,
 };
 
 #[test]
@@ -88,11 +93,13 @@ fn the_table_of_states_has_these_steps_and_no_other() {
         E::Doubt,
         E::TakeOver,
         E::Resend,
+        E::Resume,
         E::Expire,
     ];
     let legal = [
         (S::Claimed, E::Admit, S::Executing),
         (S::Claimed, E::NotApplied, S::Released),
+        (S::Claimed, E::Doubt, S::Uncertain),
         (S::Claimed, E::TakeOver, S::Claimed),
         (S::Executing, E::Succeed, S::Succeeded),
         (S::Executing, E::FailTerminal, S::FailedTerminal),
@@ -104,6 +111,7 @@ fn the_table_of_states_has_these_steps_and_no_other() {
         (S::Uncertain, E::NotApplied, S::Released),
         (S::Uncertain, E::Doubt, S::Uncertain),
         (S::Uncertain, E::Resend, S::Claimed),
+        (S::Uncertain, E::Resume, S::Claimed),
         (S::Succeeded, E::Expire, S::Tombstone),
         (S::FailedTerminal, E::Expire, S::Tombstone),
     ];
@@ -146,7 +154,7 @@ fn p04_a_record_without_lease_data_is_locked() {
 fn p51_a_release_keeps_the_attempt_number_and_the_next_claim_is_one_higher() {
     let stub = released();
     assert_eq!(stub.attempt, Attempt::first(0));
-    let next = advance(&stub, AdvanceReason::Released, claim(2, true));
+    let next = advance(&stub, AdvanceReason::Released, claim(2, Admission::WithClaim));
     let (record, superseded) = stub.advance(&next, 0, at(2)).expect("released");
     assert_eq!(record.attempt.number(), 2);
     assert_eq!(superseded, None, "the slot holds `released` already");
@@ -157,7 +165,7 @@ fn p51_a_release_keeps_the_attempt_number_and_the_next_claim_is_one_higher() {
 #[test]
 fn a_clean_stub_takes_a_new_intent_and_an_unclean_one_does_not() {
     let stub = released();
-    let other = NewClaim { fingerprint: intent(2), ..claim(2, true) };
+    let other = NewClaim { fingerprint: intent(2), ..claim(2, Admission::WithClaim) };
     let next = advance(&stub, AdvanceReason::Released, other.clone());
     assert_eq!(stub.advance(&next, 0, at(2)).expect("clean").0.fingerprint, intent(2));
     let unclean = Record { clean: false, ..stub };
@@ -179,8 +187,8 @@ fn release_of_an_unclean_record_needs_the_services_word_for_every_attempt() {
 
 #[test]
 fn takeover_repeats_all_that_was_seen() {
-    let claimed = Record::new(&claim(1, false), ClaimNumber(7), 0, at(0));
-    let takeover = advance(&claimed, AdvanceReason::LeaseOver, claim(2, true));
+    let claimed = Record::new(&claim(1, Admission::Separate), ClaimNumber(7), 0, at(0));
+    let takeover = advance(&claimed, AdvanceReason::LeaseOver, claim(2, Admission::WithClaim));
     assert_eq!(claimed.advance(&takeover, 0, at(29)), Err(WriteRefused::LeaseLive));
     let (moved, superseded) = claimed.advance(&takeover, 0, at(30)).expect("lease over");
     assert_eq!((moved.attempt.number(), moved.clean), (2, true), "nothing was admitted");
@@ -209,7 +217,7 @@ fn p07_an_executing_record_is_never_taken_over_it_becomes_uncertain() {
     assert_eq!(record.doubt(&record.seen(), at(29)), Err(WriteRefused::LeaseLive));
     let doubted = record.doubt(&record.seen(), at(30)).expect("lease over");
     assert_eq!(doubted.state(at(30)), State::Uncertain);
-    let takeover = advance(&record, AdvanceReason::LeaseOver, claim(2, true));
+    let takeover = advance(&record, AdvanceReason::LeaseOver, claim(2, Admission::WithClaim));
     assert!(matches!(record.advance(&takeover, 0, at(30)), Err(WriteRefused::Illegal(_))));
     // The old owner's renewals touch nothing, its late truthful settle is welcome.
     assert_eq!(doubted.renew(&record.ownership(), LEASE, at(31)), Err(WriteRefused::Fenced));
@@ -221,14 +229,14 @@ fn p07_an_executing_record_is_never_taken_over_it_becomes_uncertain() {
 fn a_resend_supersedes_keeps_the_first_admission_and_is_not_clean() {
     let record = uncertain();
     let before = at(170);
-    let resend = advance(&record, AdvanceReason::Resend { before }, claim(2, true));
+    let resend = advance(&record, AdvanceReason::Resend { before }, claim(2, Admission::WithClaim));
     let (moved, superseded) = record.advance(&resend, 0, at(40)).expect("permitted");
     assert!(superseded.is_some());
     assert_eq!((moved.attempt.number(), moved.clean), (2, false));
     assert_eq!(moved.first_admitted, Some(at(0)));
     assert_eq!(record.advance(&resend, 0, before), Err(WriteRefused::ResendOver));
     // A permission is checked again when it is used at a separate admission.
-    let resend = advance(&record, AdvanceReason::Resend { before }, claim(2, false));
+    let resend = advance(&record, AdvanceReason::Resend { before }, claim(2, Admission::Separate));
     let (moved, _) = record.advance(&resend, 0, at(40)).expect("permitted");
     let admit = |now| moved.admit(&moved.ownership(), LEASE, Some(before), now);
     assert!(admit(at(169)).is_ok());
@@ -260,7 +268,7 @@ fn a_settle_issued_again_changes_nothing_and_another_one_is_fenced() {
 #[test]
 fn attempts_of_a_later_epoch_are_newer_than_all_before() {
     let stub = released();
-    let next = advance(&stub, AdvanceReason::Released, claim(2, true));
+    let next = advance(&stub, AdvanceReason::Released, claim(2, Admission::WithClaim));
     let (record, _) = stub.advance(&next, 3, at(2)).expect("released");
     assert_eq!((record.attempt.epoch(), record.attempt.number()), (3, 1));
 }
@@ -284,7 +292,7 @@ fn t14_just_before_the_end_of_retention_it_replays_and_just_after_it_is_expired(
 fn p14_t02_another_intent_is_refused_in_every_state() {
     let record = executing();
     let settle = |class| record.settle(&record.ownership(), &outcome(class), at(1)).expect("mine");
-    let claimed = Record::new(&claim(1, false), ClaimNumber(7), 0, at(0));
+    let claimed = Record::new(&claim(1, Admission::Separate), ClaimNumber(7), 0, at(0));
     let states = [
         claimed,
         executing(),
@@ -315,7 +323,7 @@ fn what_each_state_gets_for_the_same_intent() {
         retention: RETENTION,
     };
     let not_kept = record.settle(&record.ownership(), &not_kept, at(1)).expect("mine");
-    let claimed = Record::new(&claim(1, false), ClaimNumber(7), 0, at(0));
+    let claimed = Record::new(&claim(1, Admission::Separate), ClaimNumber(7), 0, at(0));
     let cases = [
         (claimed.clone(), at(29), Decision::InFlight),
         (claimed, at(30), Decision::Advance(AdvanceReason::LeaseOver)),

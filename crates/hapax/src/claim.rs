@@ -3,8 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use hapax_core::{
-    Advance, AdvanceReason, Comparison, Decision, DecisionRules, Fingerprint, Found, NewClaim,
-    OutcomeClass, Owner, PinnedPolicy, Problem, ProblemKind, Record, RecordId, decide,
+    Admission, Advance, AdvanceReason, Comparison, Decision, DecisionRules, Fingerprint, Found,
+    NewClaim, OutcomeClass, Owner, PinnedPolicy, Problem, ProblemKind, Record, RecordId, decide,
 };
 use hapax_store::{Certainty, Claimed, StoreError};
 use metrics::{counter, gauge};
@@ -138,7 +138,7 @@ impl Attempting {
             policy: self.operation.digest(),
             lease: self.operation.policy().lease,
             // Nothing happens between the claim and the send, so one write is both.
-            admitted: true,
+            admission: Admission::WithClaim,
             secret_version: self.engine.inner.secrets.version(),
         })
     }

@@ -3,9 +3,9 @@
 use std::{pin::Pin, time::Duration};
 
 use hapax_core::{
-    Advance, ClaimNumber, DecisionRules, Fingerprint, Found, NewClaim, Observed, ObservedEnd,
-    OperationName, Ownership, PolicyDigest, Record, RecordId, Retention, Seen, Settlement, State,
-    StoreTime, Would, WriteRefused,
+    Advance, BeginStep, ClaimNumber, DecisionRules, Fingerprint, Found, NewClaim, Observed,
+    ObservedEnd, OperationName, Ownership, PolicyDigest, Record, RecordId, Retention, Seen,
+    Settlement, State, Step, StepEnd, StepName, StoreTime, Would, WriteRefused,
 };
 
 use crate::StoreError;
@@ -15,12 +15,21 @@ pub type Reply<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Sen
 
 /// All capabilities: what the engine runs on.
 pub trait Store:
-    Claims + Owned + Lookup + Policies + Secrets + Sweep + Inspect + Observations + Standing
+    Claims + Owned + Steps + Lookup + Policies + Secrets + Sweep + Inspect + Observations + Standing
 {
 }
 
 impl<S> Store for S where
-    S: Claims + Owned + Lookup + Policies + Secrets + Sweep + Inspect + Observations + Standing
+    S: Claims
+        + Owned
+        + Steps
+        + Lookup
+        + Policies
+        + Secrets
+        + Sweep
+        + Inspect
+        + Observations
+        + Standing
 {
 }
 
@@ -32,6 +41,10 @@ impl<S> Store for S where
 pub trait Claims: Send + Sync {
     /// Claims a record that nobody has: one atomic insert. Never a read followed by an insert.
     fn claim(&self, claim: NewClaim) -> Reply<'_, Claimed>;
+
+    /// Claims many records in one write; answers in their order. Each is a claim of its own: one
+    /// that somebody has takes nothing from the others.
+    fn claim_all(&self, claims: Vec<NewClaim>) -> Reply<'_, Vec<Claimed>>;
 
     /// Moves a record to its next attempt, if it still is as it was seen.
     fn advance(&self, advance: Advance) -> Reply<'_, Claimed>;
@@ -68,6 +81,32 @@ pub trait Owned: Send + Sync {
 
     /// Ends the attempt, or makes it uncertain.
     fn settle(&self, by: Ownership, settlement: Settlement) -> Reply<'_, Written>;
+}
+
+/// The steps of an execution, each durable on its own.
+///
+/// Like every write after the claim they match (id, attempt, owner), extend the lease, and may be
+/// issued again after a lost answer.
+pub trait Steps: Send + Sync {
+    /// Begins a step: from here on it may have happened. The first one admits the execution, so
+    /// this is guarded by the mark like an admission.
+    ///
+    /// A step in doubt can be begun again where its permission lasts; no other one can be begun
+    /// beside it.
+    fn begin_step(&self, by: Ownership, step: BeginStep, lease: Duration) -> Reply<'_, Written>;
+
+    /// Ends the step that was begun.
+    fn end_step(
+        &self,
+        by: Ownership,
+        step: StepName,
+        end: StepEnd,
+        lease: Duration,
+    ) -> Reply<'_, Written>;
+
+    /// The steps of a record, in the order in which they were first begun. They are gone when the
+    /// record is released or its outcome's retention is over.
+    fn steps(&self, claim: ClaimNumber) -> Reply<'_, Vec<Step>>;
 }
 
 /// What an owner's write came to.

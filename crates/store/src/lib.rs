@@ -15,8 +15,8 @@ mod memory;
 
 pub use capability::{
     Claimed, Claims, HistoryEntry, Inspect, ListFilter, Listed, Lookup, Observation, Observations,
-    Owned, Policies, Reply, SecretPin, Secrets, Standing, StandingState, Store, Sweep, Swept,
-    Written,
+    Owned, Policies, Reply, SecretPin, Secrets, Standing, StandingState, Steps, Store, Sweep,
+    Swept, Written,
 };
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use error::{Certainty, StoreError};

@@ -3,15 +3,15 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use hapax_core::{
-    Advance, ClaimNumber, Found, NewClaim, Observed, ObservedEnd, OperationName, Ownership,
-    PolicyDigest, RecordId, Seen, Settlement, StoreTime, Would,
+    Advance, BeginStep, ClaimNumber, Found, NewClaim, Observed, ObservedEnd, OperationName,
+    Ownership, PolicyDigest, RecordId, Seen, Settlement, Step, StepEnd, StepName, StoreTime, Would,
 };
 use parking_lot::Mutex;
 
 use crate::{
     Claimed, Claims, Clock, HistoryEntry, Inspect, ListFilter, Listed, Lookup, Observation,
-    Observations, Owned, Policies, Reply, SecretPin, Secrets, Standing, StandingState, StoreError,
-    Sweep, Swept, Written,
+    Observations, Owned, Policies, Reply, SecretPin, Secrets, Standing, StandingState, Steps,
+    StoreError, Sweep, Swept, Written,
 };
 
 #[cfg(test)]
@@ -20,6 +20,7 @@ mod data;
 mod faults;
 mod node;
 mod observed;
+mod steps;
 
 pub use faults::MemorySnapshot;
 
@@ -93,6 +94,14 @@ impl Claims for MemoryStore {
         Box::pin(async move { self.write_record(|data, now| data.claim(&claim, now)) })
     }
 
+    fn claim_all(&self, claims: Vec<NewClaim>) -> Reply<'_, Vec<Claimed>> {
+        Box::pin(async move {
+            self.write_record(|data, now| {
+                claims.iter().map(|claim| data.claim(claim, now)).collect()
+            })
+        })
+    }
+
     fn advance(&self, advance: Advance) -> Reply<'_, Claimed> {
         Box::pin(async move { self.write_record(|data, now| data.advance(&advance, now)) })
     }
@@ -120,6 +129,30 @@ impl Owned for MemoryStore {
 
     fn settle(&self, by: Ownership, settlement: Settlement) -> Reply<'_, Written> {
         Box::pin(async move { self.write_record(|data, now| data.settle(&by, settlement, now)) })
+    }
+}
+
+impl Steps for MemoryStore {
+    fn begin_step(&self, by: Ownership, step: BeginStep, lease: Duration) -> Reply<'_, Written> {
+        Box::pin(
+            async move { self.write_record(|data, now| data.begin_step(&by, &step, lease, now)) },
+        )
+    }
+
+    fn end_step(
+        &self,
+        by: Ownership,
+        step: StepName,
+        end: StepEnd,
+        lease: Duration,
+    ) -> Reply<'_, Written> {
+        Box::pin(async move {
+            self.write_record(|data, now| data.end_step(&by, &step, end, lease, now))
+        })
+    }
+
+    fn steps(&self, claim: ClaimNumber) -> Reply<'_, Vec<Step>> {
+        Box::pin(async move { Ok(self.read(|data, _| data.steps(claim))) })
     }
 }
 

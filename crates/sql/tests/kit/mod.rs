@@ -10,8 +10,8 @@ use std::{
 
 use bytes::Bytes;
 use hapax_core::{
-    Fingerprint, FingerprintVersion, NewClaim, OutcomeClass, Owner, PolicyDigest, Record, RecordId,
-    Retention, Settlement, StoredResponse,
+    Admission, Fingerprint, FingerprintVersion, NewClaim, OutcomeClass, Owner, PolicyDigest,
+    Record, RecordId, Retention, Settlement, StoredResponse,
 };
 use hapax_sql::{SqliteConfig, SqliteStore};
 use hapax_store::{Claimed, Claims, StoreError, Written};
@@ -85,7 +85,7 @@ pub fn claim_of(id: RecordId) -> NewClaim {
         fingerprint: Fingerprint::new(FingerprintVersion::from_bytes([1; 16]), [2; 32]),
         policy: PolicyDigest([3; 32]),
         lease: Duration::from_secs(30),
-        admitted: true,
+        admission: Admission::WithClaim,
         secret_version: 1,
     }
 }

@@ -10,8 +10,8 @@ use std::{
 
 use bytes::Bytes;
 use hapax_core::{
-    Advance, AdvanceReason, ClaimNumber, DecisionRules, Fingerprint, FingerprintVersion, Found,
-    NewClaim, OnUnknown, OperationName, OutcomeClass, Owner, PolicyDigest, Record, RecordId,
+    Admission, Advance, AdvanceReason, ClaimNumber, DecisionRules, Fingerprint, FingerprintVersion,
+    Found, NewClaim, OnUnknown, OperationName, OutcomeClass, Owner, PolicyDigest, Record, RecordId,
     Retention, Settlement, State, StoredResponse, WriteRefused,
 };
 
@@ -62,14 +62,14 @@ pub(super) fn a_claim() -> NewClaim {
         fingerprint: intent(1),
         policy: PolicyDigest::of(POLICY),
         lease: LEASE,
-        admitted: true,
+        admission: Admission::WithClaim,
         secret_version: 1,
     }
 }
 
 /// A claim of a new record that leaves admission for later.
 pub(super) fn a_bare_claim() -> NewClaim {
-    NewClaim { admitted: false, ..a_claim() }
+    NewClaim { admission: Admission::Separate, ..a_claim() }
 }
 
 /// The same claim by somebody else.
@@ -232,7 +232,12 @@ pub(super) fn an_arrival(
         keyed: true,
         fingerprint,
         timeout: LEASE,
-        rules: DecisionRules { on_unknown, collapse_for: Some(DAY), late_arrival: LEASE },
+        rules: DecisionRules {
+            on_unknown,
+            collapse_for: Some(DAY),
+            late_arrival: LEASE,
+            same_target: true,
+        },
         retention: RETENTION,
     }
 }

@@ -4,16 +4,18 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use hapax_core::{
-    Advance, AdvanceReason, ClaimNumber, EndingKind, Found, NewClaim, Observed, ObservedEnd,
-    OperationName, OwnState, Ownership, PolicyDigest, Record, RecordId, Seen, Settlement, State,
-    StoreTime, StoredResponse, Would, WriteRefused,
+    Admission, Advance, AdvanceReason, BeginStep, ClaimNumber, EndingKind, Found, NewClaim,
+    Observed, ObservedEnd, OperationName, OwnState, Ownership, PolicyDigest, Record, RecordId,
+    Seen, Settlement, State, Step, StepEnd, StepName, StoreTime, StoredResponse, Would,
+    WriteRefused,
 };
 use parking_lot::Mutex;
 
 use super::{Answer, Data, MemoryStore};
 use crate::{
     Claimed, Claims, HistoryEntry, Inspect, ListFilter, Listed, Lookup, Observation, Observations,
-    Owned, Policies, Reply, SecretPin, Secrets, Standing, StandingState, Sweep, Swept, Written,
+    Owned, Policies, Reply, SecretPin, Secrets, Standing, StandingState, Steps, Sweep, Swept,
+    Written,
 };
 
 mod bug;
@@ -302,7 +304,7 @@ impl Broken {
             fingerprint: row.record.fingerprint,
             policy: row.record.policy,
             lease: Duration::ZERO,
-            admitted: true,
+            admission: Admission::WithClaim,
             secret_version: 1,
         };
         data.insert(&claim, now);
@@ -379,6 +381,14 @@ impl Claims for Broken {
         })
     }
 
+    fn claim_all(&self, claims: Vec<NewClaim>) -> Reply<'_, Vec<Claimed>> {
+        Box::pin(async move {
+            self.guarded(|data, now| {
+                claims.iter().map(|claim| self.claim_now(claim, data, now)).collect()
+            })
+        })
+    }
+
     fn advance(&self, advance: Advance) -> Reply<'_, Claimed> {
         Box::pin(async move {
             if self.has(Bug::ReadThenAdvance)
@@ -402,6 +412,26 @@ impl Claims for Broken {
 
     fn doubt(&self, id: RecordId, seen: Seen) -> Reply<'_, Option<Found>> {
         Box::pin(async move { self.write(|data, now| self.doubt_now(&id, &seen, data, now)) })
+    }
+}
+
+impl Steps for Broken {
+    fn begin_step(&self, by: Ownership, step: BeginStep, lease: Duration) -> Reply<'_, Written> {
+        Box::pin(async move { self.write(|data, now| data.begin_step(&by, &step, lease, now)) })
+    }
+
+    fn end_step(
+        &self,
+        by: Ownership,
+        step: StepName,
+        end: StepEnd,
+        lease: Duration,
+    ) -> Reply<'_, Written> {
+        Box::pin(async move { self.write(|data, now| data.end_step(&by, &step, end, lease, now)) })
+    }
+
+    fn steps(&self, claim: ClaimNumber) -> Reply<'_, Vec<Step>> {
+        self.store.steps(claim)
     }
 }
 
@@ -536,7 +566,7 @@ impl Observations for Broken {
                 fingerprint: observation.fingerprint,
                 policy: PolicyDigest([0; 32]),
                 lease: observation.timeout,
-                admitted: true,
+                admission: Admission::WithClaim,
                 secret_version: 1,
             };
             if self.has(Bug::ObservationMakesARecord) {

@@ -7,7 +7,7 @@ use std::{
 
 use hapax_core::{
     Advance, AdvanceReason, Attempt, ClaimNumber, Ending, EndingKind, Found, NewClaim,
-    OperationName, OwnState, Ownership, PolicyDigest, Record, RecordId, Seen, Settlement,
+    OperationName, OwnState, Ownership, PolicyDigest, Record, RecordId, Seen, Settlement, Step,
     StoreTime, StoredResponse, WriteRefused,
 };
 
@@ -42,6 +42,7 @@ pub(super) struct Row {
     pub(super) record: Record,
     /// The stored outcome, or the observed answer of an uncertain record.
     pub(super) response: Option<StoredResponse>,
+    pub(super) steps: Vec<Step>,
     pub(super) history: Vec<(StoreTime, Attempt, &'static str)>,
 }
 
@@ -60,7 +61,8 @@ impl Data {
         self.last_claim += 1;
         let number = ClaimNumber(self.last_claim);
         let record = Record::new(claim, number, self.epoch, now);
-        let row = Row { record: record.clone(), response: None, history: Vec::new() };
+        let row =
+            Row { record: record.clone(), response: None, steps: Vec::new(), history: Vec::new() };
         self.rows.insert(number, row);
         self.index.insert(claim.id, number);
         record
@@ -82,8 +84,10 @@ impl Data {
         if superseded.is_some() {
             row.note(now, before.attempt, "superseded");
         }
-        if let AdvanceReason::Resend { .. } = advance.reason {
-            row.note(now, row.record.attempt, "resent");
+        match advance.reason {
+            AdvanceReason::Resend { .. } => row.note(now, row.record.attempt, "resent"),
+            AdvanceReason::Resume => row.note(now, row.record.attempt, "resumed"),
+            AdvanceReason::LeaseOver | AdvanceReason::Released => {}
         }
         let moved = row.record.clone();
         if let Some(ending) = before.ending {
@@ -154,7 +158,7 @@ impl Data {
         let Some(row) = self.rows.get_mut(&claim) else { return };
         match settlement {
             Settlement::Outcome { response, .. } => row.response = response,
-            Settlement::NotApplied { .. } => row.response = None,
+            Settlement::NotApplied { .. } => (row.response, row.steps) = (None, Vec::new()),
             // What was observed before stays evidence when nothing newer was observed.
             Settlement::Unknown { observed: None } => {}
             Settlement::Unknown { observed } => row.response = observed,
@@ -175,7 +179,7 @@ impl Data {
             && let Some(claim) = pop_over(&mut self.outcomes_over, now)
         {
             if let Some(row) = self.rows.get_mut(&claim) {
-                row.response = None;
+                (row.response, row.steps) = (None, Vec::new());
                 swept.bodies += 1;
             }
         }

@@ -68,14 +68,14 @@ mod tests {
     }
 
     async fn claim(node: &MemoryStore) -> Result<(), StoreError> {
-        use hapax_core::{Fingerprint, FingerprintVersion, NewClaim, Owner};
+        use hapax_core::{Admission, Fingerprint, FingerprintVersion, NewClaim, Owner};
         let claim = NewClaim {
             id: RecordId::from_bytes([1; 32]),
             owner: Owner::from_bytes([1; 16]),
             fingerprint: Fingerprint::new(FingerprintVersion::from_bytes([1; 16]), [1; 32]),
             policy: PolicyDigest([1; 32]),
             lease: std::time::Duration::from_secs(30),
-            admitted: true,
+            admission: Admission::WithClaim,
             secret_version: 1,
         };
         crate::Claims::claim(node, claim).await.map(drop)

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use hapax_core::{
-    AdvanceReason, OwnState, PolicyDigest, Record, Settlement, State, StoreTime, WriteRefused,
+    Admission, AdvanceReason, OwnState, PolicyDigest, Record, Settlement, State, StoreTime,
+    WriteRefused,
 };
 
 use crate::{
@@ -98,7 +99,7 @@ pub async fn a_takeover_of_an_unclean_claim_stays_unclean<H: Harness>(harness: H
     let record = resent_but_not_admitted(&node, before).await;
     harness.clock().advance(LEASE);
     let mut advance = next(&record, AdvanceReason::LeaseOver);
-    advance.claim.admitted = false;
+    advance.claim.admission = Admission::Separate;
     let third = node.advance(advance).await.ours();
     assert_eq!((third.clean, third.first_admitted), (false, record.first_admitted));
     assert_refused(&node, &third, None).await;
@@ -107,7 +108,7 @@ pub async fn a_takeover_of_an_unclean_claim_stays_unclean<H: Harness>(harness: H
 async fn resent_but_not_admitted(node: &Arc<dyn Store>, before: StoreTime) -> Record {
     let first = uncertain(node).await;
     let mut advance = next(&first, AdvanceReason::Resend { before });
-    advance.claim.admitted = false;
+    advance.claim.admission = Admission::Separate;
     node.advance(advance).await.ours()
 }
 
