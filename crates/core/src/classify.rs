@@ -1,6 +1,6 @@
 //! What a service's answer amounts to (`protocol.md` 8 to 11).
 
-use crate::OutcomeClass;
+use crate::{OutcomeClass, Progress};
 
 /// What the service said of the effect id in `Hapax-Outcome`.
 ///
@@ -93,6 +93,33 @@ pub fn classify(answer: AnswerFacts) -> Classified {
     }
 }
 
+/// Classifies the answer of a handler whose effects are told by its steps, none of which is in
+/// doubt; with one in doubt every answer is uncertain.
+///
+/// A refusal after the first step frees nothing: what the steps did is there. The execution goes
+/// on from there with the next retry, unless the handler says that it has undone it all
+/// (`Hapax-Outcome: not-applied`).
+pub fn classify_steps(answer: AnswerFacts, progress: Progress) -> Classified {
+    if let Progress::InDoubt { .. } = progress {
+        return Classified::Uncertain { show: answer.complete && !answer.by_head };
+    }
+    match classify(answer) {
+        Classified::NotApplied if answer.said != Some(Said::NotApplied) => {
+            Classified::Uncertain { show: true }
+        }
+        classified => classified,
+    }
+}
+
+/// Classifies the answer of a handler whose effects are in one transaction: what is not an outcome
+/// is rolled back, so it is never uncertain.
+pub fn classify_transaction(answer: AnswerFacts) -> Classified {
+    match classify(AnswerFacts { clean: true, ..answer }) {
+        Classified::Uncertain { .. } => Classified::NotApplied,
+        classified => classified,
+    }
+}
+
 enum ByStatus {
     Applied,
     NotApplied,
@@ -161,6 +188,41 @@ mod tests {
                 _ => SHOWN,
             };
             assert_eq!(classify(complete(status)), expected, "{status}");
+        }
+    }
+
+    #[test]
+    fn after_a_step_a_refusal_frees_nothing_and_in_doubt_nothing_is_final() {
+        let said = |said| AnswerFacts { said: Some(said), ..complete(503) };
+        for (answer, expected) in [
+            (complete(200), SUCCEEDED),
+            (complete(402), TERMINAL),
+            (complete(422), SHOWN),
+            (complete(500), SHOWN),
+            (said(Said::Applied), SUCCEEDED),
+            (said(Said::NotApplied), Classified::NotApplied),
+            (AnswerFacts { complete: false, ..complete(200) }, HIDDEN),
+        ] {
+            assert_eq!(classify_steps(answer, Progress::Accounted), expected, "{answer:?}");
+            let in_doubt = Progress::InDoubt { resend_before: None };
+            let expected = if answer.complete { SHOWN } else { HIDDEN };
+            assert_eq!(classify_steps(answer, in_doubt), expected, "{answer:?}");
+        }
+    }
+
+    #[test]
+    fn in_a_transaction_nothing_is_uncertain() {
+        for (answer, expected) in [
+            (complete(201), SUCCEEDED),
+            (complete(409), TERMINAL),
+            (complete(422), Classified::NotApplied),
+            (complete(500), Classified::NotApplied),
+            (complete(418), Classified::NotApplied),
+            (AnswerFacts { complete: false, ..complete(200) }, Classified::NotApplied),
+            (AnswerFacts { by_head: true, ..complete(200) }, SUCCEEDED),
+            (AnswerFacts { by_head: true, ..complete(402) }, Classified::NotApplied),
+        ] {
+            assert_eq!(classify_transaction(answer), expected, "{answer:?}");
         }
     }
 

@@ -27,7 +27,7 @@ mod scope;
 mod step;
 mod time;
 
-pub use classify::{AnswerFacts, Classified, Said, classify};
+pub use classify::{AnswerFacts, Classified, Said, classify, classify_steps, classify_transaction};
 pub use decide::{Comparison, Decision, DecisionRules, decide};
 pub use fingerprint::{
     BodyForm, BodyInvalid, Fingerprint, FingerprintRules, FingerprintVersion, Fingerprinter,

@@ -1,6 +1,6 @@
 //! What a caller gets.
 
-use std::time::Duration;
+use std::{convert::Infallible, time::Duration};
 
 use hapax_core::{Problem, StoreTime, StoredResponse};
 
@@ -35,6 +35,19 @@ pub enum Answer<T> {
     },
     /// Anything else.
     Problem(Problem),
+}
+
+impl Answer<Infallible> {
+    /// The same answer where a live one would be possible.
+    pub(crate) fn widen<T>(self) -> Answer<T> {
+        match self {
+            Self::First { live, .. } => match live {},
+            Self::Replayed { response, expires } => Answer::Replayed { response, expires },
+            Self::Observed { response, retry_after } => Answer::Observed { response, retry_after },
+            Self::Shared { response } => Answer::Shared { response },
+            Self::Problem(problem) => Answer::Problem(problem),
+        }
+    }
 }
 
 /// What became of the attempt that executed.

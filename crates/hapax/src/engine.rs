@@ -14,7 +14,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{Instrument, warn};
 
 use crate::{
-    Answer, Executed, Execution, Intent, Operation, claim::Attempting, reply_slot::ReplySlot,
+    Answer, Attempt, Executed, Intent, Operation, claim::Attempting, reply_slot::ReplySlot,
     waiters::Waiters,
 };
 
@@ -177,7 +177,7 @@ impl Hapax {
     ) -> Answer<T>
     where
         T: Send + 'static,
-        F: FnOnce(Execution) -> Fut + Send + 'static,
+        F: FnOnce(Attempt) -> Fut + Send + 'static,
         Fut: Future<Output = Executed<T>> + Send + 'static,
     {
         let engine = self.clone();

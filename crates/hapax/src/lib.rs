@@ -7,21 +7,25 @@
 #![forbid(unsafe_code)]
 
 mod answer;
+mod answering;
+mod attempt;
 mod background;
 mod catch_unwind;
 mod claim;
 mod engine;
-mod execution;
+mod executed;
 mod intent;
 pub mod metric_definitions;
 mod operation;
 mod reply_slot;
 mod settle;
+mod wait;
 mod waiters;
 
 pub use answer::{Answer, FirstOutcome};
+pub use attempt::{Attempt, Sent};
 pub use background::BackgroundOptions;
 pub use engine::{Hapax, Options, Secrets, SecretsError};
-pub use execution::{Ended, Executed, Execution, Reply, Sent};
+pub use executed::{Ended, Executed, Reply};
 pub use intent::Intent;
 pub use operation::Operation;

@@ -1,39 +1,74 @@
 //! Where the answer of an attempt goes.
 
+use std::{
+    future::poll_fn,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use hapax_core::Problem;
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use crate::Answer;
 
-/// Where the answer goes: once, to a caller that may have hung up.
-pub(crate) struct ReplySlot<T>(Option<oneshot::Sender<Answer<T>>>);
+/// Where the answer goes: once, to a caller that may have hung up. Clones are one.
+pub(crate) struct ReplySlot<T>(Arc<Mutex<Option<oneshot::Sender<Answer<T>>>>>);
+
+/// What claiming needs of it, whatever the answer's type: it only ever refuses early.
+pub(crate) trait Early: Send + Sync {
+    /// Refuses the caller; only the first answer counts.
+    fn refuse(&self, problem: Problem);
+
+    /// Whether nothing was answered yet.
+    fn is_open(&self) -> bool;
+
+    /// Ready when nobody waits for the answer any more.
+    fn poll_closed(&self, cx: &mut Context<'_>) -> Poll<()>;
+}
+
+impl<T> Clone for ReplySlot<T> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
 
 impl<T> ReplySlot<T> {
-    pub(crate) const fn new(sender: oneshot::Sender<Answer<T>>) -> Self {
-        Self(Some(sender))
+    pub(crate) fn new(sender: oneshot::Sender<Answer<T>>) -> Self {
+        Self(Arc::new(Mutex::new(Some(sender))))
     }
 
     /// A slot whose caller needs no answer.
-    pub(crate) const fn answered() -> Self {
-        Self(None)
+    pub(crate) fn answered() -> Self {
+        Self(Arc::default())
     }
 
     /// Answers the caller; only the first answer counts.
-    pub(crate) fn send(&mut self, answer: Answer<T>) {
-        if let Some(sender) = self.0.take() {
+    pub(crate) fn send(&self, answer: Answer<T>) {
+        if let Some(sender) = self.0.lock().take() {
             // A caller that hung up gets its answer by its retry.
             let _ = sender.send(answer);
         }
     }
+}
 
-    /// Whether nothing was answered yet.
-    pub(crate) const fn is_open(&self) -> bool {
-        self.0.is_some()
+impl<T: Send> Early for ReplySlot<T> {
+    fn refuse(&self, problem: Problem) {
+        self.send(Answer::Problem(problem));
     }
 
+    fn is_open(&self) -> bool {
+        self.0.lock().is_some()
+    }
+
+    fn poll_closed(&self, cx: &mut Context<'_>) -> Poll<()> {
+        self.0.lock().as_mut().map_or(Poll::Pending, |sender| sender.poll_closed(cx))
+    }
+}
+
+impl dyn Early + '_ {
     /// Ends when nobody waits for the answer any more.
-    pub(crate) async fn closed(&mut self) {
-        if let Some(sender) = &mut self.0 {
-            sender.closed().await;
-        }
+    pub(crate) async fn closed(&self) {
+        poll_fn(|cx| self.poll_closed(cx)).await;
     }
 }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hapax_core::{
-    AdvanceReason, AnswerFacts, Classified, Decision, EndingKind, Found, OutcomeClass, Problem,
-    ProblemKind, Record, Settlement, WriteRefused, classify,
+    AnswerFacts, Classified, Decision, EndingKind, Found, OutcomeClass, Problem, ProblemKind,
+    Record, Settlement, WriteRefused, classify,
 };
 use hapax_store::{StoreError, Written};
 use metrics::{counter, gauge, histogram};
@@ -16,14 +16,14 @@ use tokio::{
 use tracing::{Instrument, error, info, warn};
 
 use crate::{
-    Answer, Ended, Executed, Execution, FirstOutcome, Hapax, Reply, Sent,
+    Answer, Attempt, Ended, Executed, FirstOutcome, Hapax, Reply, Sent,
     catch_unwind::catch,
     claim::Attempting,
     metric_definitions::{
         DOWNSTREAM_REPLAYS, EXECUTING, EXECUTION_SECONDS, EXECUTIONS, FENCED, RECORDS_MISSING,
         SETTLE_RETRIES,
     },
-    reply_slot::ReplySlot,
+    reply_slot::{Early, ReplySlot},
     waiters::{Freed, Leading},
 };
 
@@ -35,20 +35,20 @@ impl Attempting {
     pub(crate) async fn execute_and_settle<T, F, Fut>(
         &self,
         record: Record,
-        execution: Execution,
+        attempt: Attempt,
         execute: F,
         slot: ReplySlot<T>,
     ) where
         T: Send + 'static,
-        F: FnOnce(Execution) -> Fut + Send + 'static,
+        F: FnOnce(Attempt) -> Fut + Send + 'static,
         Fut: Future<Output = Executed<T>> + Send + 'static,
     {
         let leading = self.engine.inner.waiters.lead(self.id, self.fingerprint);
         let executing = gauge!(EXECUTING);
         executing.increment(1);
         let begun = Instant::now();
-        let (sent, effect_id) = (execution.sent().clone(), execution.effect_id());
-        let executing_it = async move { execute(execution).await };
+        let (sent, facts) = (attempt.sent().clone(), attempt.clone());
+        let executing_it = async move { execute(attempt).await };
         let executed = self.drive(&record, &sent, executing_it).await;
         executing.decrement(1);
         let operation = self.operation.name().as_str().to_owned();
@@ -56,7 +56,8 @@ impl Attempting {
             .record(begun.elapsed().as_secs_f64());
         let classified = self.classify(&record, &executed.ended);
         if let Classified::Uncertain { .. } = classified {
-            let (attempt, ended) = (record.attempt, ended_word(&executed.ended));
+            let (effect_id, attempt) = (facts.effect_id(), record.attempt);
+            let ended = ended_word(&executed.ended);
             warn!(%effect_id, %attempt, %ended, "the outcome of this attempt is unknown");
         }
         counter!(EXECUTIONS, "operation" => operation, "result" => classified_word(classified))
@@ -123,13 +124,13 @@ impl Attempting {
         })
     }
 
-    async fn settle<T>(
+    async fn settle<T: Send>(
         &self,
         record: &Record,
         classified: Classified,
         executed: Executed<T>,
         leading: Leading,
-        mut slot: ReplySlot<T>,
+        slot: ReplySlot<T>,
     ) {
         let Executed { ended, live } = executed;
         let reply = match ended {
@@ -137,7 +138,7 @@ impl Attempting {
             Ended::NeverSent | Ended::Lost => None,
         };
         let settlement = self.settlement(classified, reply.as_ref());
-        let Some(written) = self.store_settlement(record, settlement, &mut slot).await else {
+        let Some(written) = self.store_settlement(record, settlement, &slot).await else {
             return;
         };
         match written {
@@ -154,7 +155,7 @@ impl Attempting {
             }
             Written::Refused { why, found } => {
                 drop(leading);
-                self.answer_fenced(why, *found, &mut slot).await;
+                self.answer_fenced(why, *found, &slot).await;
             }
             Written::Missing => {
                 // Not a fence: the store has lost history, and a retry would find nothing there.
@@ -190,11 +191,11 @@ impl Attempting {
 
     /// Settles until the store has taken it. The caller waits for the store's timeout at most and
     /// is then told that the outcome is unknown, since for it, it is.
-    async fn store_settlement<T>(
+    pub(crate) async fn store_settlement(
         &self,
         record: &Record,
         settlement: Settlement,
-        slot: &mut ReplySlot<T>,
+        early: &dyn Early,
     ) -> Option<Written> {
         let inner = &self.engine.inner;
         let deadline = Instant::now() + inner.options.store_timeout;
@@ -204,8 +205,8 @@ impl Attempting {
             let written = loop {
                 tokio::select! {
                     written = &mut writing => break written,
-                    () = sleep_until(deadline), if slot.is_open() => {
-                        slot.send(Answer::Problem(self.unknown_problem(false)));
+                    () = sleep_until(deadline), if early.is_open() => {
+                        early.refuse(self.unknown_problem(false));
                     }
                 }
             };
@@ -217,7 +218,7 @@ impl Attempting {
             let regressed = matches!(failed, StoreError::Regressed { .. });
             if regressed || inner.abandon.is_cancelled() {
                 error!(error = %failed, record = %record.id, "an ending could not be stored");
-                slot.send(Answer::Problem(self.unknown_problem(false)));
+                early.refuse(self.unknown_problem(false));
                 return None;
             }
             warn!(error = %failed, "an ending could not be stored yet; trying again");
@@ -243,7 +244,7 @@ impl Attempting {
             }
             Classified::NotApplied => (FirstOutcome::Freed, unreachable_problem()),
             Classified::Uncertain { .. } => {
-                let problem = self.unknown_problem(self.permits_resend().await);
+                let problem = self.unknown_problem(self.goes_on().await);
                 let retry_after = problem.retry_after.unwrap_or_default();
                 (FirstOutcome::Unknown { retry_after }, problem)
             }
@@ -251,19 +252,19 @@ impl Attempting {
     }
 
     /// Whether the next retry of this record, uncertain now, would execute: by the one decision.
-    async fn permits_resend(&self) -> bool {
+    async fn goes_on(&self) -> bool {
         let found = self.engine.bounded(self.engine.inner.store.find(self.id)).await;
         let Ok(Some(found)) = found else { return false };
         let decided = self.decide(&found, None).await;
-        matches!(decided, Ok((Decision::Advance(AdvanceReason::Resend { .. }), _)))
+        matches!(decided, Ok((Decision::Advance(_), _)))
     }
 
     /// Another attempt ended this one: the record says what happened.
-    async fn answer_fenced<T>(&self, why: WriteRefused, found: Found, slot: &mut ReplySlot<T>) {
+    async fn answer_fenced<T: Send>(&self, why: WriteRefused, found: Found, slot: &ReplySlot<T>) {
         warn!(%why, record = %found.record.id, "the record moved on while this attempt executed");
         counter!(FENCED).increment(1);
         let answer = match self.decide(&found, None).await {
-            Ok((decision, rules)) => self.answer(decision, found, &rules).1,
+            Ok((decision, rules)) => self.answer(decision, found, &rules).1.widen(),
             Err(_) => Answer::Problem(self.unknown_problem(false)),
         };
         slot.send(answer);
@@ -277,8 +278,8 @@ impl Attempting {
         } else {
             Settlement::Unknown { observed: None }
         };
-        let mut nobody = ReplySlot::<()>::answered();
-        self.store_settlement(record, settlement, &mut nobody).await;
+        let nobody = ReplySlot::<()>::answered();
+        self.store_settlement(record, settlement, &nobody).await;
     }
 }
 

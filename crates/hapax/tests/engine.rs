@@ -12,7 +12,7 @@ use std::{
 };
 
 use common::{LOST, PAY, id, intent, policy, problem, replied, resend, told};
-use hapax::{Answer, Ended, Executed, Execution, FirstOutcome, Hapax, Operation, Options, Secrets};
+use hapax::{Answer, Attempt, Ended, Executed, FirstOutcome, Hapax, Operation, Options, Secrets};
 use hapax_core::{EffectSecret, InFlight, OperationPolicy, Pointer, ProblemKind, State};
 use hapax_store::{Inspect, ListFilter, ManualClock, MemoryStore, StoreError};
 use tokio::sync::Semaphore;
@@ -42,7 +42,7 @@ async fn join(store: MemoryStore, clock: Arc<ManualClock>, policy: OperationPoli
 impl World {
     async fn attempt<F, Fut>(&self, body: &'static str, execute: F) -> Answer<&'static str>
     where
-        F: FnOnce(Execution) -> Fut + Send + 'static,
+        F: FnOnce(Attempt) -> Fut + Send + 'static,
         Fut: Future<Output = Executed<&'static str>> + Send + 'static,
     {
         let intent = intent(self.operation.name(), body);
@@ -266,10 +266,10 @@ async fn resend_executes_again_under_the_same_effect_id_with_the_next_attempt() 
     let seen = Arc::new(parking_lot::Mutex::new(Vec::new()));
     let tell = |ended| {
         let seen = seen.clone();
-        move |execution: Execution| async move {
+        move |execution: Attempt| async move {
             seen.lock().push((
                 execution.effect_id(),
-                execution.attempt().number(),
+                execution.number().number(),
                 execution.is_clean(),
             ));
             ended
@@ -303,7 +303,7 @@ async fn never_sent_frees_the_key_and_the_retry_executes() {
     assert_eq!(problem(world.pay(never).await), ProblemKind::UpstreamUnreachable);
     assert_eq!(world.state().await, State::Released);
     let retry = world.attempt("{\"amount\":2}", |execution| async move {
-        assert_eq!((execution.attempt().number(), execution.is_clean()), (2, true));
+        assert_eq!((execution.number().number(), execution.is_clean()), (2, true));
         replied(201, "made")
     });
     assert!(matches!(retry.await, Answer::First { outcome: FirstOutcome::Stored { .. }, .. }));

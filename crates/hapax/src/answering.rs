@@ -1,0 +1,190 @@
+//! From a decision to what the caller is told.
+
+use std::{convert::Infallible, time::Duration};
+
+use hapax_core::{
+    Comparison, Decision, DecisionRules, Fingerprint, Found, OutcomeClass, PinnedPolicy, Problem,
+    ProblemKind, Record, StoreTime, StoredResponse, decide,
+};
+use hapax_store::StoreError;
+
+use crate::{
+    Answer, Intent,
+    claim::{Attempting, Taken},
+};
+
+impl Attempting {
+    /// The decision on a record, by the policy it was admitted under and the present one.
+    ///
+    /// Without the intent at hand, a record of another fingerprint version cannot be compared.
+    pub(crate) async fn decide(
+        &self,
+        found: &Found,
+        intent: Option<&dyn Intent>,
+    ) -> Result<(Decision, DecisionRules), StoreError> {
+        let record = &found.record;
+        let present = self.operation.pinned();
+        let pinned = self.engine.pinned_policy(record.policy).await?;
+        let rules = DecisionRules::stricter(pinned.as_deref().unwrap_or(present), present);
+        let compared = self.compare(&record.fingerprint, pinned.as_deref(), intent);
+        Ok((decide(record, compared, found.now, &rules), rules))
+    }
+
+    /// Compares intents under the version that the record's was stored with.
+    fn compare(
+        &self,
+        stored: &Fingerprint,
+        pinned: Option<&PinnedPolicy>,
+        intent: Option<&dyn Intent>,
+    ) -> Comparison {
+        let Some(pinned) = pinned else {
+            return Comparison::UnknownVersion;
+        };
+        let same = |fingerprint: &Fingerprint| {
+            if fingerprint == stored { Comparison::Same } else { Comparison::Different }
+        };
+        if stored.version() == self.operation.fingerprinter().version() {
+            return same(&self.fingerprint);
+        }
+        let pinned = pinned.fingerprint.prepare();
+        let (true, Some(intent)) = (stored.version() == pinned.version(), intent) else {
+            return Comparison::UnknownVersion;
+        };
+        match intent.fingerprint(&pinned) {
+            Ok(fingerprint) => same(&fingerprint),
+            // Under the rules it was stored with, this body is no intent at all.
+            Err(_) => Comparison::Different,
+        }
+    }
+
+    /// The answer to a decision that executes nothing, and its word in the metrics.
+    pub(crate) fn answer(
+        &self,
+        decision: Decision,
+        found: Found,
+        rules: &DecisionRules,
+    ) -> (&'static str, Answer<Infallible>) {
+        let Found { record, response, now } = found;
+        let problem = |kind, detail: &'static str| Answer::Problem(Problem::new(kind, detail));
+        match (decision, response) {
+            (Decision::Replay, Some(response)) => {
+                let expires = record.ending.map_or(now, |ending| ending.until.outcome);
+                ("replay", Answer::Replayed { response, expires })
+            }
+            (Decision::Replay | Decision::NotKept, _) => (
+                "not_kept",
+                problem(
+                    ProblemKind::OutcomeNotKept,
+                    "The operation was settled, but its response was not kept. It is not executed \
+                     again.",
+                ),
+            ),
+            (Decision::KeyReused, _) => (
+                "key_reused",
+                problem(
+                    ProblemKind::KeyReused,
+                    "This key was first used for another request. Send the same request again, \
+                     or use a new key for a new intent.",
+                ),
+            ),
+            (Decision::KeyExpired(class), _) => (
+                "key_expired",
+                problem(
+                    ProblemKind::KeyExpired,
+                    match class {
+                        Some(OutcomeClass::Succeeded) => {
+                            "The operation succeeded; its response is no longer kept. It is not \
+                         executed again under this key."
+                        }
+                        Some(OutcomeClass::FailedTerminal) => {
+                            "The operation failed; its response is no longer kept. It is not executed \
+                         again under this key."
+                        }
+                        None => "This key is no longer valid. It is not executed again.",
+                    },
+                ),
+            ),
+            (Decision::PolicyUnknown, _) => ("policy_unknown", Answer::Problem(policy_unknown())),
+            (Decision::Hold, response) => self.unknown(&record, response, rules, now),
+            // These execute or wait, and are not answers.
+            (Decision::Advance(_) | Decision::Doubt | Decision::InFlight, _) => {
+                ("in_flight", Answer::Problem(self.in_flight_problem()))
+            }
+        }
+    }
+
+    /// The answer for an outcome that nobody knows: the observed response if there is one.
+    fn unknown(
+        &self,
+        record: &Record,
+        observed: Option<StoredResponse>,
+        rules: &DecisionRules,
+        now: StoreTime,
+    ) -> (&'static str, Answer<Infallible>) {
+        let problem = self.unknown_problem(rules.goes_on(record, now).is_some());
+        match (observed, problem.retry_after) {
+            (Some(response), Some(retry_after)) => {
+                ("observed", Answer::Observed { response, retry_after })
+            }
+            _ => ("hold", Answer::Problem(problem)),
+        }
+    }
+
+    /// `outcome-unknown`; where it goes on, the next retry executes, so ordinary clients are to
+    /// retry.
+    pub(crate) fn unknown_problem(&self, goes_on: bool) -> Problem {
+        let options = &self.engine.inner.options;
+        if goes_on {
+            return Problem::new(
+                ProblemKind::OutcomeUnknown,
+                "The operation may have taken effect. Send the same request with the same key \
+                 again: it continues under the same identity downstream.",
+            )
+            .with_status(503)
+            .retry_after(options.retry_in_flight);
+        }
+        Problem::new(
+            ProblemKind::OutcomeUnknown,
+            "The operation may have taken effect and its outcome is not known. It is not executed \
+             again. Ask again with the same key; do not send it under a new one.",
+        )
+        .retry_after(options.retry_held)
+    }
+
+    pub(crate) fn in_flight<R>(&self) -> Taken<R> {
+        Taken::Answered("in_flight", Answer::Problem(self.in_flight_problem()))
+    }
+
+    fn in_flight_problem(&self) -> Problem {
+        Problem::new(
+            ProblemKind::InFlight,
+            "A request with this key is being executed. Ask again with the same key.",
+        )
+        .retry_after(self.engine.inner.options.retry_in_flight)
+    }
+
+    pub(crate) fn store_problem(&self, error: &StoreError) -> Problem {
+        let (kind, detail) = match error {
+            StoreError::Regressed { .. } => (
+                ProblemKind::StoreRegressed,
+                "Nothing was executed: the store has lost history and an operator has to look at \
+                 it.",
+            ),
+            _ => (
+                ProblemKind::StoreUnavailable,
+                "Nothing was executed: the store of operations is not available. Send the same \
+                 request with the same key again.",
+            ),
+        };
+        Problem::new(kind, detail).retry_after(self.engine.inner.options.retry_in_flight)
+    }
+}
+
+pub(crate) fn policy_unknown() -> Problem {
+    Problem::new(
+        ProblemKind::PolicyUnknown,
+        "Nothing was executed: this key was first used under a policy that this instance does not \
+         know. Send the same request again; another instance may know it.",
+    )
+    .retry_after(Duration::from_secs(1))
+}

@@ -1,0 +1,111 @@
+//! What an execution is told of itself.
+
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use hapax_core::{EffectId, EffectSecret, OperationName, Record, RecordId};
+
+/// The facts of one attempt at an effect: what it may carry downstream and write into logs.
+///
+/// Cheap to clone; read-only.
+#[derive(Clone)]
+pub struct Attempt {
+    operation: OperationName,
+    id: RecordId,
+    secret: EffectSecret,
+    number: hapax_core::Attempt,
+    clean: bool,
+    sent: Sent,
+}
+
+impl Attempt {
+    pub(crate) fn new(operation: &OperationName, record: &Record, secret: &EffectSecret) -> Self {
+        Self {
+            operation: operation.clone(),
+            id: record.id,
+            secret: secret.clone(),
+            number: record.attempt,
+            clean: record.clean,
+            sent: Sent::default(),
+        }
+    }
+
+    /// The operation's name.
+    pub const fn operation(&self) -> &OperationName {
+        &self.operation
+    }
+
+    /// The identity of the record.
+    pub const fn record_id(&self) -> RecordId {
+        self.id
+    }
+
+    /// The identity to carry downstream where the attempt is one call: the same for every attempt
+    /// of this record.
+    pub fn effect_id(&self) -> EffectId {
+        self.effect_id_of("")
+    }
+
+    /// The identity of a step, likewise: one id for two calls would make the provider refuse the
+    /// second.
+    pub fn effect_id_of(&self, step: &str) -> EffectId {
+        EffectId::new(&self.secret, &self.id, step)
+    }
+
+    /// The attempt's fencing number, for `Hapax-Attempt`.
+    pub const fn number(&self) -> hapax_core::Attempt {
+        self.number
+    }
+
+    /// Whether no earlier attempt can have had an effect.
+    pub const fn is_clean(&self) -> bool {
+        self.clean
+    }
+
+    /// Where the execution keeps whether anything may have left this process.
+    ///
+    /// It begins as "may have": an execution that is cut short, by its timeout or at the end of a
+    /// drain, has an unknown outcome. One that [says](Sent::set) `false` while it only prepares,
+    /// and `true` before its first byte goes out, was not applied if it is cut before that.
+    pub const fn sent(&self) -> &Sent {
+        &self.sent
+    }
+}
+
+impl fmt::Debug for Attempt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Attempt")
+            .field("operation", &self.operation)
+            .field("record", &self.id)
+            .field("number", &self.number)
+            .field("clean", &self.clean)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Whether anything of an execution may have left this process. Clones are one.
+#[derive(Clone, Debug)]
+pub struct Sent(Arc<AtomicBool>);
+
+impl Default for Sent {
+    fn default() -> Self {
+        Self(Arc::new(AtomicBool::new(true)))
+    }
+}
+
+impl Sent {
+    /// Says whether anything may have left by now.
+    pub fn set(&self, sent: bool) {
+        self.0.store(sent, Ordering::SeqCst);
+    }
+
+    /// Whether anything may have left.
+    pub fn may_have_left(&self) -> bool {
+        self.0.load(Ordering::SeqCst)
+    }
+}

@@ -1,0 +1,40 @@
+//! What an execution comes back with.
+
+use bytes::Bytes;
+use hapax_core::{Said, StoredResponse};
+
+/// What an execution came back with.
+#[derive(Debug)]
+pub struct Executed<T> {
+    /// How it ended.
+    pub ended: Ended,
+    /// The live answer for the caller, if there is one to pass on.
+    pub live: Option<T>,
+}
+
+/// How an execution ended.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Ended {
+    /// The service answered.
+    Answered(Reply),
+    /// Nothing left this process: the service could not be reached.
+    NeverSent,
+    /// Something was sent and no complete answer came back.
+    Lost,
+}
+
+/// A service's answer, as far as settling needs it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Reply {
+    /// The status code.
+    pub status: u16,
+    /// `Hapax-Outcome`, if the service sent it.
+    pub said: Option<Said>,
+    /// Whether the service marked it as a replay of its own.
+    pub replayed: bool,
+    /// What a retry may be shown of it; `None` for one that is settled by its head: over the cap,
+    /// or an event stream.
+    pub response: Option<StoredResponse>,
+    /// `Retry-After`, for copies that share a refusal; never stored.
+    pub retry_after: Option<Bytes>,
+}
