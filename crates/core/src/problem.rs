@@ -40,6 +40,10 @@ pub enum ProblemKind {
     UpstreamUnreachable,
     /// The connection broke after a request without protection went out.
     UpstreamFailed,
+    /// The service's handler failed, and what it had done is undone.
+    HandlerFailed,
+    /// The caller may not see the outcome any more.
+    ReplayForbidden,
     /// There is no room to buffer another body.
     Overloaded,
     /// The gateway is shutting down.
@@ -50,7 +54,7 @@ pub enum ProblemKind {
 
 impl ProblemKind {
     /// Every kind, for documentation and tests.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 21] = [
         Self::KeyMissing,
         Self::KeyInvalid,
         Self::PathUnclear,
@@ -67,6 +71,8 @@ impl ProblemKind {
         Self::PolicyUnknown,
         Self::UpstreamUnreachable,
         Self::UpstreamFailed,
+        Self::HandlerFailed,
+        Self::ReplayForbidden,
         Self::Overloaded,
         Self::Draining,
         Self::ScopeMissing,
@@ -104,6 +110,10 @@ impl ProblemKind {
                 ("upstream-unreachable", 503, "Nothing was executed: the service is not reachable")
             }
             Self::UpstreamFailed => ("upstream-failed", 502, "The service did not answer"),
+            Self::HandlerFailed => ("handler-failed", 500, "The service failed"),
+            Self::ReplayForbidden => {
+                ("replay-forbidden", 403, "The outcome is not shown to this caller")
+            }
             Self::Overloaded => ("overloaded", 503, "Nothing was executed: no room for the body"),
             Self::Draining => ("draining", 503, "Nothing was executed: shutting down"),
             Self::ScopeMissing => ("scope-missing", 401, "The request does not say whose it is"),

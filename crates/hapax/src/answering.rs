@@ -9,7 +9,7 @@ use hapax_core::{
 use hapax_store::StoreError;
 
 use crate::{
-    Answer, Intent,
+    Answer, Hapax, Intent,
     claim::{Attempting, Taken},
 };
 
@@ -164,6 +164,12 @@ impl Attempting {
     }
 
     pub(crate) fn store_problem(&self, error: &StoreError) -> Problem {
+        self.engine.store_problem(error)
+    }
+}
+
+impl Hapax {
+    pub(crate) fn store_problem(&self, error: &StoreError) -> Problem {
         let (kind, detail) = match error {
             StoreError::Regressed { .. } => (
                 ProblemKind::StoreRegressed,
@@ -176,7 +182,7 @@ impl Attempting {
                  request with the same key again.",
             ),
         };
-        Problem::new(kind, detail).retry_after(self.engine.inner.options.retry_in_flight)
+        Problem::new(kind, detail).retry_after(self.inner.options.retry_in_flight)
     }
 }
 

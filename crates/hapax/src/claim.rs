@@ -68,7 +68,21 @@ impl Attempting {
         admission: Admission,
         early: &dyn Early,
     ) -> Taken<(Record, Attempt)> {
-        match self.take_record(intent, admission, early).await {
+        match self.new_claim(admission) {
+            Ok(claim) => self.take_by(&claim, None, intent, early).await,
+            Err(error) => self.store_failed(&error),
+        }
+    }
+
+    /// As [`take`](Self::take), by this claim, which may have been issued already.
+    pub(crate) async fn take_by(
+        &self,
+        claim: &NewClaim,
+        claimed: Option<Claimed>,
+        intent: &dyn Intent,
+        early: &dyn Early,
+    ) -> Taken<(Record, Attempt)> {
+        match self.take_record(claim, claimed, intent, early).await {
             Ok(Taken::Ours(record)) => self.attempt_at(record, early).await,
             Ok(Taken::Answered(decision, answer)) => Taken::Answered(decision, answer),
             Err(error) => self.store_failed(&error),
@@ -98,15 +112,18 @@ impl Attempting {
 
     async fn take_record(
         &self,
+        claim: &NewClaim,
+        mut claimed: Option<Claimed>,
         intent: &dyn Intent,
-        admission: Admission,
         early: &dyn Early,
     ) -> Result<Taken, StoreError> {
         let store = &self.engine.inner.store;
-        let claim = self.new_claim(admission)?;
         for _ in 0..TURNS {
-            let claimed = self.insist(early, || store.claim(claim.clone())).await?;
-            if let Some(taken) = self.take_claimed(claimed, &claim, intent, early).await? {
+            let claimed = match claimed.take() {
+                Some(claimed) => claimed,
+                None => self.insist(early, || store.claim(claim.clone())).await?,
+            };
+            if let Some(taken) = self.take_claimed(claimed, claim, intent, early).await? {
                 return Ok(taken);
             }
         }
@@ -114,7 +131,7 @@ impl Attempting {
     }
 
     /// What a claim came to, once the record stands still; `None`: it is gone, claim again.
-    pub(crate) async fn take_claimed(
+    async fn take_claimed(
         &self,
         claimed: Claimed,
         claim: &NewClaim,
@@ -182,7 +199,7 @@ impl Attempting {
     ///
     /// The caller waits for the store's timeout at most and is then told that nothing was
     /// executed; the write goes on, and what it may still claim is undone by whoever asked.
-    async fn insist<'a, R>(
+    pub(crate) async fn insist<'a, R>(
         &'a self,
         early: &dyn Early,
         write: impl Fn() -> hapax_store::Reply<'a, R>,

@@ -3,8 +3,8 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use hapax_core::{
-    EffectSecret, Fingerprint, OperationPolicy, PinnedPolicy, PolicyDigest, Problem, ProblemKind,
-    RecordId,
+    EffectSecret, Fingerprint, OperationName, OperationPolicy, PinnedPolicy, PolicyDigest, Problem,
+    ProblemKind, RecordId,
 };
 use hapax_store::{SecretPin, Store, StoreError};
 use parking_lot::RwLock;
@@ -14,8 +14,8 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{Instrument, warn};
 
 use crate::{
-    Answer, Attempt, Executed, Intent, Operation, claim::Attempting, reply_slot::ReplySlot,
-    waiters::Waiters,
+    Answer, Attempt, Executed, Intent, Operation, claim::Attempting, protected::Protected,
+    reply_slot::ReplySlot, waiters::Waiters,
 };
 
 /// The engine. Cheap to clone; all clones are one.
@@ -35,6 +35,8 @@ pub(crate) struct Inner {
     /// Cancelled when the drain is over: what still executes becomes uncertain.
     pub(crate) abandon: CancellationToken,
     policies: RwLock<HashMap<PolicyDigest, Arc<PinnedPolicy>>>,
+    /// The operations of this process by name, for those that name them.
+    pub(crate) defined: RwLock<HashMap<OperationName, Arc<Protected>>>,
 }
 
 /// The engine's times.
@@ -127,6 +129,7 @@ impl Hapax {
             draining: CancellationToken::new(),
             abandon: CancellationToken::new(),
             policies: RwLock::default(),
+            defined: RwLock::default(),
         };
         Self { inner: Arc::new(inner) }
     }
@@ -136,14 +139,17 @@ impl Hapax {
     /// # Errors
     /// [`StoreError`] when the store cannot take the text.
     pub async fn operation(&self, policy: OperationPolicy) -> Result<Arc<Operation>, StoreError> {
-        let operation = Operation::new(policy);
+        let operation = Arc::new(Operation::new(policy));
+        self.remember(&operation).await?;
+        Ok(operation)
+    }
+
+    pub(crate) async fn remember(&self, operation: &Operation) -> Result<(), StoreError> {
         let pinned = operation.pinned();
-        self.inner
-            .store
-            .remember_policy(operation.digest(), operation.name().clone(), pinned.text())
-            .await?;
-        self.inner.policies.write().insert(operation.digest(), Arc::new(pinned.clone()));
-        Ok(Arc::new(operation))
+        let (digest, name) = (operation.digest(), operation.name().clone());
+        self.bounded(self.inner.store.remember_policy(digest, name, pinned.text())).await?;
+        self.inner.policies.write().insert(digest, Arc::new(pinned.clone()));
+        Ok(())
     }
 
     /// The store, for looking at records and for readiness.
@@ -180,18 +186,27 @@ impl Hapax {
         F: FnOnce(Attempt) -> Fut + Send + 'static,
         Fut: Future<Output = Executed<T>> + Send + 'static,
     {
-        let engine = self.clone();
-        let operation = operation.clone();
+        let attempting =
+            Attempting { engine: self.clone(), operation: operation.clone(), id, fingerprint };
+        self.track(|slot| attempting.run(intent, execute, slot)).await
+    }
+
+    /// Runs the whole way of an attempt in a task of its own, which shutdown waits for and the
+    /// caller's end does not end.
+    pub(crate) async fn track<T, F>(&self, attempt: impl FnOnce(ReplySlot<T>) -> F) -> Answer<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = ()> + Send + 'static,
+    {
         // The token is taken before the check, so that a shutdown that begins in between waits.
         let token = self.inner.tracker.token();
         if self.is_draining() {
             return Answer::Problem(draining());
         }
-        let (slot, answer) = oneshot::channel();
-        let slot = ReplySlot::new(slot);
-        let attempting = Attempting { engine, operation, id, fingerprint };
+        let (sender, answer) = oneshot::channel();
+        let attempt = attempt(ReplySlot::new(sender));
         let task = async move {
-            attempting.run(intent, execute, slot).await;
+            attempt.await;
             drop(token);
         };
         tokio::spawn(task.in_current_span());
@@ -252,7 +267,7 @@ fn draining() -> Problem {
     .retry_after(Duration::from_secs(1))
 }
 
-fn unknown_after_fault() -> Problem {
+pub(crate) fn unknown_after_fault() -> Problem {
     Problem::new(
         ProblemKind::OutcomeUnknown,
         "The operation may have taken effect. Ask again with the same key.",

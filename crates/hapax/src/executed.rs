@@ -23,6 +23,15 @@ pub enum Ended {
     Lost,
 }
 
+impl Ended {
+    pub(crate) const fn reply(&self) -> Option<&Reply> {
+        match self {
+            Self::Answered(reply) => Some(reply),
+            Self::NeverSent | Self::Lost => None,
+        }
+    }
+}
+
 /// A service's answer, as far as settling needs it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Reply {

@@ -9,16 +9,13 @@ use hapax_core::{
 };
 use hapax_store::{StoreError, Written};
 use metrics::{counter, gauge, histogram};
-use tokio::{
-    task::JoinHandle,
-    time::{Instant, sleep, sleep_until},
-};
-use tracing::{Instrument, error, info, warn};
+use tokio::time::{Instant, sleep, sleep_until};
+use tracing::{error, warn};
 
 use crate::{
-    Answer, Attempt, Ended, Executed, FirstOutcome, Hapax, Reply, Sent,
-    catch_unwind::catch,
+    Answer, Attempt, Ended, Executed, FirstOutcome, Reply,
     claim::Attempting,
+    drive::{Driven, Limits},
     metric_definitions::{
         DOWNSTREAM_REPLAYS, EXECUTING, EXECUTION_SECONDS, EXECUTIONS, FENCED, RECORDS_MISSING,
         SETTLE_RETRIES,
@@ -44,63 +41,53 @@ impl Attempting {
         Fut: Future<Output = Executed<T>> + Send + 'static,
     {
         let leading = self.engine.inner.waiters.lead(self.id, self.fingerprint);
-        let executing = gauge!(EXECUTING);
-        executing.increment(1);
-        let begun = Instant::now();
         let (sent, facts) = (attempt.sent().clone(), attempt.clone());
-        let executing_it = async move { execute(attempt).await };
-        let executed = self.drive(&record, &sent, executing_it).await;
-        executing.decrement(1);
-        let operation = self.operation.name().as_str().to_owned();
-        histogram!(EXECUTION_SECONDS, "operation" => operation.clone())
-            .record(begun.elapsed().as_secs_f64());
+        let limits = std::future::ready(self.limits(&record));
+        let driven = self.drive(limits, async move { execute(attempt).await }).await;
+        let executed = match driven {
+            Driven::Ended(executed) => executed,
+            _ => Executed {
+                ended: if sent.may_have_left() { Ended::Lost } else { Ended::NeverSent },
+                live: None,
+            },
+        };
         let classified = self.classify(&record, &executed.ended);
-        if let Classified::Uncertain { .. } = classified {
-            let (effect_id, attempt) = (facts.effect_id(), record.attempt);
-            let ended = ended_word(&executed.ended);
-            warn!(%effect_id, %attempt, %ended, "the outcome of this attempt is unknown");
-        }
-        counter!(EXECUTIONS, "operation" => operation, "result" => classified_word(classified))
-            .increment(1);
+        self.count_executed(&facts, classified, &executed.ended);
         self.settle(&record, classified, executed, leading, slot).await;
     }
 
-    /// Runs the execution to its end, its timeout, its panic or the end of the drain, renewing the
-    /// lease while it lives.
-    async fn drive<T>(
+    /// Drives an execution, measured.
+    pub(crate) async fn drive<T>(
         &self,
-        record: &Record,
-        sent: &Sent,
-        execution: impl Future<Output = Executed<T>>,
-    ) -> Executed<T> {
+        granted: impl Future<Output = Limits>,
+        execution: impl Future<Output = T>,
+    ) -> Driven<T> {
+        let executing = gauge!(EXECUTING);
+        executing.increment(1);
+        let begun = Instant::now();
+        let driven = self.engine.drive(granted, execution).await;
+        executing.decrement(1);
+        let operation = self.operation.name().as_str().to_owned();
+        histogram!(EXECUTION_SECONDS, "operation" => operation)
+            .record(begun.elapsed().as_secs_f64());
+        driven
+    }
+
+    /// What an execution may take whose claim is committed: the lease is renewed while it lives.
+    pub(crate) fn limits(&self, record: &Record) -> Limits {
         let policy = self.operation.policy();
-        let cut = || {
-            let ended = if sent.may_have_left() { Ended::Lost } else { Ended::NeverSent };
-            Executed { ended, live: None }
-        };
-        let mut renewing = None;
-        let timeout = sleep(policy.timeout);
-        let first_renewal = sleep(policy.lease / 3);
-        let execution = catch(execution);
-        tokio::pin!(timeout, first_renewal, execution);
-        loop {
-            tokio::select! {
-                biased;
-                executed = &mut execution => return executed.unwrap_or_else(|| {
-                    error!("the execution panicked");
-                    cut()
-                }),
-                () = &mut timeout => {
-                    info!(timeout = ?policy.timeout, "no complete answer in time");
-                    return cut();
-                }
-                () = self.engine.inner.abandon.cancelled() => return cut(),
-                // Most executions end long before, so the renewing task is rare.
-                () = &mut first_renewal, if renewing.is_none() => {
-                    renewing = Some(Renewing::start(&self.engine, record, policy.lease));
-                }
-            }
+        Limits { timeout: policy.timeout, lease: Some((record.clone(), policy.lease)) }
+    }
+
+    pub(crate) fn count_executed(&self, attempt: &Attempt, classified: Classified, ended: &Ended) {
+        if let Classified::Uncertain { .. } = classified {
+            let (effect_id, number) = (attempt.effect_id(), attempt.number());
+            let ended = ended_word(ended);
+            warn!(%effect_id, attempt = %number, %ended, "the outcome of this attempt is unknown");
         }
+        let operation = self.operation.name().as_str().to_owned();
+        counter!(EXECUTIONS, "operation" => operation, "result" => classified_word(classified))
+            .increment(1);
     }
 
     fn classify(&self, record: &Record, ended: &Ended) -> Classified {
@@ -114,17 +101,23 @@ impl Attempting {
             warn!("the service answered a first attempt with a replay: this effect id was used");
             counter!(DOWNSTREAM_REPLAYS).increment(1);
         }
-        classify(AnswerFacts {
+        classify(self.facts(reply, record))
+    }
+
+    /// What is known of a complete answer.
+    pub(crate) fn facts(&self, reply: &Reply, record: &Record) -> AnswerFacts {
+        AnswerFacts {
             status: reply.status,
             complete: true,
             by_head: reply.response.is_none(),
             said: reply.said,
-            clean: record.clean,
+            clean: record.is_accounted(),
             store_refusals: self.operation.policy().store_refusals,
-        })
+        }
     }
 
-    async fn settle<T: Send>(
+    /// Stores what an attempt came to, and answers.
+    pub(crate) async fn settle<T: Send>(
         &self,
         record: &Record,
         classified: Classified,
@@ -132,20 +125,27 @@ impl Attempting {
         leading: Leading,
         slot: ReplySlot<T>,
     ) {
+        let settlement = self.settlement(classified, &executed.ended);
+        if let Some(written) = self.store_settlement(record, settlement, &slot).await {
+            self.answer_settled(written, classified, executed, leading, slot).await;
+        }
+    }
+
+    /// Answers the caller and those who wait, once it is durable what the attempt came to.
+    pub(crate) async fn answer_settled<T: Send>(
+        &self,
+        written: Written,
+        classified: Classified,
+        executed: Executed<T>,
+        leading: Leading,
+        slot: ReplySlot<T>,
+    ) {
         let Executed { ended, live } = executed;
-        let reply = match ended {
-            Ended::Answered(reply) => Some(reply),
-            Ended::NeverSent | Ended::Lost => None,
-        };
-        let settlement = self.settlement(classified, reply.as_ref());
-        let Some(written) = self.store_settlement(record, settlement, &slot).await else {
-            return;
-        };
         match written {
             Written::Done(settled) => {
-                let (outcome, problem) = self.after_settling(&settled, classified).await;
-                match (classified, reply) {
-                    (Classified::NotApplied, reply) => leading.free(freed(reply, &problem)),
+                let (outcome, problem) = self.after_settling(&settled, classified, &ended).await;
+                match classified {
+                    Classified::NotApplied => leading.free(freed(ended, &problem)),
                     _ => drop(leading),
                 }
                 slot.send(match live {
@@ -159,7 +159,7 @@ impl Attempting {
             }
             Written::Missing => {
                 // Not a fence: the store has lost history, and a retry would find nothing there.
-                error!(record = %record.id, "the record of an execution is gone");
+                error!(record = %self.id, "the record of an execution is gone");
                 counter!(RECORDS_MISSING).increment(1);
                 self.engine.inner.store.distrust("the record of an execution is gone".to_owned());
                 drop(leading);
@@ -168,7 +168,8 @@ impl Attempting {
         }
     }
 
-    fn settlement(&self, classified: Classified, reply: Option<&Reply>) -> Settlement {
+    pub(crate) fn settlement(&self, classified: Classified, ended: &Ended) -> Settlement {
+        let reply = ended.reply();
         let retention = self.operation.policy().retention;
         let response = || reply.and_then(|reply| reply.response.clone());
         match classified {
@@ -235,6 +236,7 @@ impl Attempting {
         &self,
         settled: &Record,
         classified: Classified,
+        ended: &Ended,
     ) -> (FirstOutcome, Problem) {
         match classified {
             Classified::Outcome(_) => {
@@ -242,7 +244,7 @@ impl Attempting {
                 let expires = ending.map_or(settled.created, |ending| ending.until.outcome);
                 (FirstOutcome::Stored { expires }, self.unknown_problem(false))
             }
-            Classified::NotApplied => (FirstOutcome::Freed, unreachable_problem()),
+            Classified::NotApplied => (FirstOutcome::Freed, freed_problem(ended)),
             Classified::Uncertain { .. } => {
                 let problem = self.unknown_problem(self.goes_on().await);
                 let retry_after = problem.retry_after.unwrap_or_default();
@@ -284,8 +286,8 @@ impl Attempting {
 }
 
 /// What waiting copies get when the key was freed.
-fn freed(reply: Option<Reply>, problem: &Problem) -> Freed {
-    let Some(Reply { response: Some(mut response), retry_after, .. }) = reply else {
+pub(crate) fn freed(ended: Ended, problem: &Problem) -> Freed {
+    let Ended::Answered(Reply { response: Some(mut response), retry_after, .. }) = ended else {
         return Freed::Problem(problem.clone());
     };
     if let Some(after) = retry_after {
@@ -313,40 +315,20 @@ const fn classified_word(classified: Classified) -> &'static str {
     }
 }
 
-fn unreachable_problem() -> Problem {
-    Problem::new(
-        ProblemKind::UpstreamUnreachable,
-        "Nothing was executed: the service could not be reached. Send the same request with the \
-         same key again.",
-    )
+/// What a caller is told whose attempt freed the key without an answer of its own.
+fn freed_problem(ended: &Ended) -> Problem {
+    match ended {
+        Ended::Answered(_) | Ended::NeverSent => Problem::new(
+            ProblemKind::UpstreamUnreachable,
+            "Nothing was executed: the service could not be reached. Send the same request with \
+             the same key again.",
+        ),
+        Ended::Lost => Problem::new(
+            ProblemKind::HandlerFailed,
+            "The service failed and nothing was applied. Send the same request with the same key \
+             again.",
+        ),
+    }
     .retry_after(Duration::from_secs(1))
     .not_applied()
-}
-
-/// Renews a lease until it is dropped.
-struct Renewing(JoinHandle<()>);
-
-impl Renewing {
-    fn start(engine: &Hapax, record: &Record, lease: Duration) -> Self {
-        let (store, ownership) = (engine.inner.store.clone(), record.ownership());
-        let renewing = async move {
-            loop {
-                match store.renew(ownership, lease).await {
-                    Ok(Written::Done(_)) => {}
-                    // Losing the lease is no permission to stop or to run again: the settle finds
-                    // out who owns the record.
-                    Ok(_) => return warn!("the lease was lost while the execution is under way"),
-                    Err(error) => warn!(%error, "the lease could not be renewed yet"),
-                }
-                sleep(lease / 3).await;
-            }
-        };
-        Self(tokio::spawn(renewing.in_current_span()))
-    }
-}
-
-impl Drop for Renewing {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
 }

@@ -1,0 +1,262 @@
+//! Operations without HTTP: queue consumers, jobs, batches. The key is an event id, a message id
+//! or a natural key.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use hapax_core::{
+    BodyInvalid, Fingerprint, Fingerprinter, IntentParts, Key, OperationName, OperationPolicy,
+    Problem, ProblemKind, RecordId, Scope, StoredResponse,
+};
+use serde::{Serialize, de::DeserializeOwned};
+use thiserror::Error;
+
+use crate::{
+    Answer, ByReturn, Ended, Executed, Execution, Hapax, Intent, Reply, claim::Attempting,
+    protected::Protected, running::Running,
+};
+
+mod each;
+mod held;
+
+pub use held::{Begun, Held, Outcome};
+
+/// What came of an operation that is done once.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Done<T> {
+    /// Its value, from the attempt that did it.
+    pub value: T,
+    /// Whether that was an earlier attempt.
+    pub replayed: bool,
+}
+
+/// Why an operation is not done, or not known to be.
+#[derive(Debug, Error)]
+pub enum NotDone<E> {
+    /// The closure's own error. Nothing final is stored: the next attempt goes on from the last
+    /// step that was done, or begins anew if there was none.
+    #[error("the operation failed")]
+    Failed(#[source] E),
+    /// Not now: another attempt is under way, or nothing could be claimed. Deliver it again.
+    #[error("{0}")]
+    Later(Refusal),
+    /// It may have taken effect, and that has to be found out before anything else is done.
+    #[error("{0}")]
+    Unresolved(Refusal),
+    /// It will not be done under this key: the key was used for something else, or is expired.
+    #[error("{0}")]
+    Refused(Refusal),
+}
+
+/// Why there is no outcome, as a caller over HTTP would be told it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Refusal(Problem);
+
+impl Refusal {
+    /// What kind of problem it is.
+    pub const fn kind(&self) -> ProblemKind {
+        self.0.kind
+    }
+
+    /// When it is worth trying again.
+    pub const fn retry_after(&self) -> Option<Duration> {
+        self.0.retry_after
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.detail)
+    }
+}
+
+impl Hapax {
+    /// Does an operation once: whoever calls this with the same scope and key, here or in another
+    /// process, now or after a crash, gets the value of the one time that it was done.
+    ///
+    /// `intent` is what is asked for: the same key with another intent is refused. `act` runs in a
+    /// task of its own, which goes on if the caller is dropped; what it returns is stored before
+    /// it is answered.
+    ///
+    /// # Errors
+    /// [`NotDone`], which says whether to try again.
+    pub async fn once<T, E, F, Fut>(
+        &self,
+        operation: &str,
+        scope: &Scope,
+        key: impl AsRef<[u8]>,
+        intent: &(impl Serialize + ?Sized),
+        act: F,
+    ) -> Result<Done<T>, NotDone<E>>
+    where
+        T: Serialize + DeserializeOwned + Send + 'static,
+        E: Send + 'static,
+        F: FnOnce(Execution) -> Fut + Send + 'static,
+        Fut: Future<Output = Result<T, E>> + Send + 'static,
+    {
+        let asked = Asked::new(operation, scope, key.as_ref(), intent).map_err(refused)?;
+        let attempting = self.attempting(&asked).await.map_err(refused)?;
+        let execute = async move |running| executed(act(driven(running)).await);
+        let answer = self
+            .track(|slot| async move { attempting.run_steps(&asked, execute, slot).await })
+            .await;
+        done(answer)
+    }
+
+    /// The policy of an operation that is done without HTTP, or of a name that several routes
+    /// share; without it an operation has the defaults of the product. To be called before the
+    /// operation is first used.
+    ///
+    /// # Errors
+    /// What is inconsistent in it, each with its remedy.
+    pub fn define(&self, policy: OperationPolicy) -> Result<(), Vec<hapax_core::PolicyError>> {
+        let wrong = policy.check();
+        if !wrong.is_empty() {
+            return Err(wrong);
+        }
+        let name = policy.name.clone();
+        self.inner.defined.write().insert(name, Arc::new(Protected::new(&policy)));
+        Ok(())
+    }
+
+    pub(crate) fn protected(&self, name: &OperationName) -> Arc<Protected> {
+        if let Some(defined) = self.inner.defined.read().get(name) {
+            return Arc::clone(defined);
+        }
+        let new = || Arc::new(Protected::new(&OperationPolicy::new(name.clone(), "")));
+        Arc::clone(self.inner.defined.write().entry(name.clone()).or_insert_with(new))
+    }
+
+    async fn attempting(&self, asked: &Asked) -> Result<Attempting, Problem> {
+        let protected = self.protected(&asked.operation);
+        let operation =
+            protected.steps.ready(self).await.map_err(|error| self.store_problem(&error))?;
+        let invalid =
+            |error: BodyInvalid| Problem::new(ProblemKind::BodyInvalid, error.to_string());
+        let fingerprint = operation.fingerprint(asked).map_err(invalid)?;
+        let (engine, operation) = (self.clone(), Arc::clone(operation));
+        Ok(Attempting { engine, operation, id: asked.id, fingerprint })
+    }
+}
+
+/// What is asked for, as an intent.
+struct Asked {
+    operation: OperationName,
+    id: RecordId,
+    /// What is to be done, as JSON.
+    what: Bytes,
+}
+
+impl Asked {
+    fn new(
+        operation: &str,
+        scope: &Scope,
+        key: &[u8],
+        intent: &(impl Serialize + ?Sized),
+    ) -> Result<Self, Problem> {
+        let invalid = |kind, reason: String| Problem::new(kind, reason);
+        let name =
+            |error: hapax_core::PolicyError| invalid(ProblemKind::PolicyUnknown, error.to_string());
+        let operation = OperationName::new(operation).map_err(name)?;
+        let key = Key::from_bytes(key)
+            .map_err(|error| invalid(ProblemKind::KeyInvalid, error.to_string()))?;
+        let what = serde_json::to_vec(intent)
+            .map_err(|error| invalid(ProblemKind::BodyInvalid, error.to_string()))?;
+        let id = RecordId::new(scope, &operation, &key);
+        Ok(Self { operation, id, what: what.into() })
+    }
+}
+
+impl Intent for Asked {
+    fn fingerprint(&self, fingerprinter: &Fingerprinter) -> Result<Fingerprint, BodyInvalid> {
+        fingerprinter.fingerprint(&IntentParts {
+            operation: self.operation.as_str(),
+            method: "",
+            path: "",
+            query: None,
+            media_type: Some(b"application/json"),
+            content_encoding: None,
+            headers: &[],
+            body: &self.what,
+        })
+    }
+}
+
+const fn driven(running: Arc<Running>) -> Execution {
+    Execution { running, door: ByReturn(()) }
+}
+
+/// What a closure came back with, as the answer of a service.
+fn executed<T: Serialize, E>(result: Result<T, E>) -> Executed<Result<T, E>> {
+    let reply = |status, response| Reply {
+        status,
+        said: None,
+        replayed: false,
+        response,
+        retry_after: None,
+    };
+    let ended = match &result {
+        Ok(value) => match stored(value) {
+            Ok(response) => Ended::Answered(reply(200, Some(response))),
+            Err(error) => {
+                tracing::error!(%error, "the value of an operation cannot be stored");
+                Ended::Lost
+            }
+        },
+        Err(_) => Ended::Lost,
+    };
+    Executed { ended, live: Some(result) }
+}
+
+/// A value as it is stored.
+fn stored<T: Serialize + ?Sized>(value: &T) -> Result<StoredResponse, serde_json::Error> {
+    let json = (Bytes::from_static(b"content-type"), Bytes::from_static(b"application/json"));
+    let body = serde_json::to_vec(value)?.into();
+    Ok(StoredResponse { status: 200, headers: vec![json], body })
+}
+
+fn done<T, E>(answer: Answer<Result<T, E>>) -> Result<Done<T>, NotDone<E>>
+where
+    T: DeserializeOwned,
+{
+    match answer {
+        Answer::First { live: Ok(value), outcome: crate::FirstOutcome::Stored { .. } } => {
+            Ok(Done { value, replayed: false })
+        }
+        Answer::First { live: Ok(_), .. } => Err(refused(Problem::new(
+            ProblemKind::OutcomeUnknown,
+            "The operation was done, and its outcome could not be stored.",
+        ))),
+        Answer::First { live: Err(error), .. } => Err(NotDone::Failed(error)),
+        Answer::Replayed { response, .. }
+        | Answer::Shared { response }
+        | Answer::Observed { response, .. } => match serde_json::from_slice(&response.body) {
+            Ok(value) => Ok(Done { value, replayed: true }),
+            Err(error) => Err(refused(Problem::new(
+                ProblemKind::OutcomeNotKept,
+                format!("The operation is done, and its stored value cannot be read: {error}."),
+            ))),
+        },
+        Answer::Problem(problem) => Err(refused(problem)),
+    }
+}
+
+/// A problem by what is to be done about it.
+fn refused<E>(problem: Problem) -> NotDone<E> {
+    use ProblemKind as Kind;
+    let refusal = Refusal(problem);
+    match refusal.kind() {
+        // The next attempt goes on.
+        Kind::OutcomeUnknown if refusal.0.status == 503 => NotDone::Later(refusal),
+        Kind::OutcomeUnknown => NotDone::Unresolved(refusal),
+        Kind::InFlight
+        | Kind::StoreUnavailable
+        | Kind::StoreRegressed
+        | Kind::PolicyUnknown
+        | Kind::UpstreamUnreachable
+        | Kind::HandlerFailed
+        | Kind::Overloaded
+        | Kind::Draining => NotDone::Later(refusal),
+        _ => NotDone::Refused(refusal),
+    }
+}

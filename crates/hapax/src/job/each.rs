@@ -1,0 +1,130 @@
+//! Many operations at once, each with its own key and outcome.
+
+use std::sync::Arc;
+
+use hapax_core::{Admission, Scope};
+use serde::{Serialize, de::DeserializeOwned};
+use tokio::sync::oneshot;
+use tracing::Instrument;
+
+use super::{Asked, Done, NotDone, done, driven, executed, refused};
+use crate::{
+    Answer, Execution, Hapax, claim::Attempting, engine::unknown_after_fault, reply_slot::ReplySlot,
+};
+
+/// An item of a batch on its way.
+type Item<I, T, E> = (Attempting, Asked, I, ReplySlot<Result<T, E>>);
+
+/// How many are claimed and executed together.
+const TOGETHER: usize = 64;
+
+impl Hapax {
+    /// Does each item of a batch once, each under its own key: what [`once`](Self::once) is for
+    /// one. The keys are claimed together, in one write of the store; the outcomes come in the
+    /// order of the items. One that is refused or fails keeps none of the others from being done.
+    ///
+    /// `key` says which key an item has; the item as JSON is what is asked for.
+    pub async fn each<I, K, T, E, F, Fut>(
+        &self,
+        operation: &str,
+        scope: &Scope,
+        items: impl IntoIterator<Item = I>,
+        key: impl Fn(&I) -> &K,
+        act: F,
+    ) -> Vec<Result<Done<T>, NotDone<E>>>
+    where
+        I: Serialize + Send + 'static,
+        K: AsRef<[u8]> + ?Sized,
+        T: Serialize + DeserializeOwned + Send + 'static,
+        E: Send + 'static,
+        F: Fn(Execution, I) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<T, E>> + Send + 'static,
+    {
+        let act = Arc::new(act);
+        let mut items = items.into_iter();
+        let mut results = Vec::new();
+        loop {
+            let together: Vec<I> = items.by_ref().take(TOGETHER).collect();
+            if together.is_empty() {
+                return results;
+            }
+            let mut answers = Vec::with_capacity(together.len());
+            let mut batch = Vec::with_capacity(together.len());
+            for item in together {
+                let asked = Asked::new(operation, scope, key(&item).as_ref(), &item);
+                let attempting = match &asked {
+                    Ok(asked) => self.attempting(asked).await,
+                    Err(problem) => Err(problem.clone()),
+                };
+                match (asked, attempting) {
+                    (Ok(asked), Ok(attempting)) => {
+                        let (sender, answer) = oneshot::channel();
+                        batch.push((attempting, asked, item, ReplySlot::new(sender)));
+                        answers.push(Ok(answer));
+                    }
+                    (_, Err(problem)) | (Err(problem), _) => answers.push(Err(problem)),
+                }
+            }
+            self.run_together(batch, Arc::clone(&act)).await;
+            for answer in answers {
+                results.push(match answer {
+                    Ok(answer) => done(
+                        answer.await.unwrap_or_else(|_| Answer::Problem(unknown_after_fault())),
+                    ),
+                    Err(problem) => Err(refused(problem)),
+                });
+            }
+        }
+    }
+
+    /// Claims a batch in one write, then runs each on its own.
+    async fn run_together<I, T, E, F, Fut>(&self, batch: Vec<Item<I, T, E>>, act: Arc<F>)
+    where
+        I: Send + 'static,
+        T: Serialize + Send + 'static,
+        E: Send + 'static,
+        F: Fn(Execution, I) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<T, E>> + Send + 'static,
+    {
+        let engine = self.clone();
+        let all = self.track(|slot: ReplySlot<()>| async move {
+            let mut claims = Vec::with_capacity(batch.len());
+            for (attempting, ..) in &batch {
+                match attempting.new_claim(Admission::BySteps) {
+                    Ok(claim) => claims.push(claim),
+                    Err(error) => {
+                        return slot.send(Answer::Problem(attempting.store_problem(&error)));
+                    }
+                }
+            }
+            let Some((first, ..)) = batch.first() else { return };
+            let claimed =
+                first.insist(&slot, || engine.inner.store.claim_all(claims.clone())).await;
+            let claimed = match claimed {
+                Ok(claimed) => claimed,
+                Err(error) => {
+                    let problem = first.store_problem(&error);
+                    return batch
+                        .iter()
+                        .for_each(|(.., slot)| slot.send(Answer::Problem(problem.clone())));
+                }
+            };
+            for (((attempting, asked, item, slot), claim), claimed) in
+                batch.into_iter().zip(claims).zip(claimed)
+            {
+                let (token, act) = (engine.inner.tracker.token(), Arc::clone(&act));
+                let task = async move {
+                    let execute = async move |running| executed(act(driven(running), item).await);
+                    let taken = attempting.take_by(&claim, Some(claimed), &asked, &slot).await;
+                    let taken = attempting.with_steps(taken).await;
+                    attempting.run_taken_steps(taken, execute, slot).await;
+                    drop(token);
+                };
+                tokio::spawn(task.in_current_span());
+            }
+            let outcome = crate::FirstOutcome::Freed;
+            slot.send(Answer::First { live: (), outcome });
+        });
+        all.await;
+    }
+}

@@ -1,0 +1,213 @@
+//! The engine's side of an execution that is told by steps.
+
+use std::time::Duration;
+
+use hapax_core::{
+    BeginStep, OnUnknown, OwnState, Ownership, Progress, Record, Step as Stored, StepData, StepEnd,
+    StepName, WriteRefused,
+};
+use hapax_store::{Certainty, Reply, StoreError, Written};
+use parking_lot::Mutex;
+use tokio::time::sleep;
+use tracing::warn;
+
+use crate::{Attempt, Interrupted, Step, claim::Attempting};
+
+/// The pauses between writes that the store did not take.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
+
+/// What the handler's end of an execution and the task that settles it have in common.
+pub(crate) struct Running {
+    pub(crate) attempting: Attempting,
+    pub(crate) attempt: Attempt,
+    state: Mutex<State>,
+}
+
+struct State {
+    record: Record,
+    steps: Vec<Stored>,
+    /// Why nothing may follow any more.
+    interrupted: Option<Interrupted>,
+}
+
+impl Running {
+    pub(crate) fn new(
+        attempting: Attempting,
+        attempt: Attempt,
+        record: Record,
+        steps: Vec<Stored>,
+    ) -> Self {
+        Self { attempting, attempt, state: Mutex::new(State { record, steps, interrupted: None }) }
+    }
+
+    /// The record as this execution left it.
+    pub(crate) fn record(&self) -> Record {
+        self.state.lock().record.clone()
+    }
+
+    /// Ends the handler's use of it: what a task that the handler left behind tries afterwards is
+    /// refused.
+    pub(crate) fn close(&self) -> Record {
+        let mut state = self.state.lock();
+        state.interrupted.get_or_insert(Interrupted::Misused(
+            "the handler has answered; its execution is over".to_owned(),
+        ));
+        state.record.clone()
+    }
+
+    /// Whether a step may be done now.
+    pub(crate) fn check(&self) -> Result<(), Interrupted> {
+        self.state.lock().interrupted.clone().map_or(Ok(()), Err)
+    }
+
+    /// Nothing may follow.
+    pub(crate) fn interrupt(&self, why: Interrupted) -> Interrupted {
+        self.state.lock().interrupted.get_or_insert(why).clone()
+    }
+
+    /// What a step came to in an earlier attempt, or earlier in this one.
+    pub(crate) fn done(&self, name: &StepName) -> Option<StepData> {
+        let state = self.state.lock();
+        state.steps.iter().find(|step| step.name == *name).and_then(|step| step.done.clone())
+    }
+
+    /// A step of an earlier attempt that is in doubt.
+    fn in_doubt(&self) -> Option<StepName> {
+        let state = self.state.lock();
+        state.steps.iter().find(|step| step.done.is_none()).map(|step| step.name.clone())
+    }
+
+    /// Whether `step` may be done: nothing else is in doubt, and it may be done again if it is.
+    pub(crate) fn permit(&self, step: &Step<'_>, name: &StepName) -> Result<(), Interrupted> {
+        self.check()?;
+        match self.in_doubt() {
+            Some(doubted) if doubted != *name || self.resend_for(step).is_none() => {
+                Err(self.interrupt(Interrupted::InDoubt { step: doubted.to_string() }))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// For how long a step may be done again while its outcome is unknown.
+    fn resend_for(&self, step: &Step<'_>) -> Option<Duration> {
+        let policy = self.attempting.operation.policy();
+        let of_the_operation = match (policy.on_unknown, policy.collapse_for) {
+            (OnUnknown::Resend, Some(memory)) => Some(memory.saturating_sub(policy.late_arrival)),
+            _ => None,
+        };
+        step.resend_for.unwrap_or(of_the_operation)
+    }
+
+    /// Admits the execution, if it is not: from here on an effect may exist.
+    pub(crate) async fn admit(&self) -> Result<(), Interrupted> {
+        let record = self.record();
+        if record.own_state == OwnState::Executing {
+            return Ok(());
+        }
+        let resend_before = match record.progress {
+            Progress::InDoubt { resend_before } => resend_before,
+            Progress::Whole | Progress::Accounted => None,
+        };
+        let by = record.ownership();
+        let store = &self.attempting.engine.inner.store;
+        self.write(|| store.admit(by, self.lease(), resend_before)).await
+    }
+
+    /// Begins a step: from here on it may have happened.
+    pub(crate) async fn begin(&self, step: &Step<'_>, name: &StepName) -> Result<(), Interrupted> {
+        let begin = BeginStep { name: name.clone(), resend_for: self.resend_for(step) };
+        let by = self.ownership();
+        let store = &self.attempting.engine.inner.store;
+        self.write(|| store.begin_step(by, begin.clone(), self.lease())).await?;
+        let mut state = self.state.lock();
+        if !state.steps.iter().any(|there| there.name == *name) {
+            let (attempt, begun) = (state.record.attempt, state.record.created);
+            state.steps.push(Stored { name: name.clone(), attempt, begun, done: None });
+        }
+        Ok(())
+    }
+
+    /// Ends a step that was begun. What it came to is known here alone, so this goes on until the
+    /// store has it.
+    pub(crate) async fn end(&self, name: &StepName, end: StepEnd) -> Result<(), Interrupted> {
+        let by = self.ownership();
+        let store = &self.attempting.engine.inner.store;
+        let mut pause = PAUSE.0;
+        loop {
+            let writing = || store.end_step(by, name.clone(), end.clone(), self.lease());
+            match self.write(writing).await {
+                Err(Interrupted::Store(error))
+                    if !matches!(error, StoreError::Regressed { .. }) =>
+                {
+                    warn!(%error, step = %name, "the end of a step could not be stored yet");
+                    sleep(pause).await;
+                    pause = (pause * 2).min(PAUSE.1);
+                }
+                written => {
+                    written?;
+                    break;
+                }
+            }
+        }
+        self.note_end(name, end);
+        Ok(())
+    }
+
+    /// Notes what is stored by now.
+    pub(crate) fn note_end(&self, name: &StepName, end: StepEnd) {
+        let mut state = self.state.lock();
+        state.steps.retain(|there| there.name != *name);
+        if let StepEnd::Done(data) = end {
+            let (attempt, begun) = (state.record.attempt, state.record.created);
+            let done = Some(data);
+            state.steps.push(Stored { name: name.clone(), attempt, begun, done });
+        }
+    }
+
+    /// An owner's write; issued again after a lost answer, until it is known what it came to.
+    async fn write<'s>(&self, write: impl Fn() -> Reply<'s, Written>) -> Result<(), Interrupted> {
+        let mut pause = PAUSE.0;
+        let mut was_lost = false;
+        loop {
+            let error = match write().await {
+                Ok(written) => return self.note(written),
+                Err(error) => error,
+            };
+            was_lost |= error.certainty() == Certainty::MayBeWritten;
+            if !was_lost || matches!(error, StoreError::Regressed { .. }) {
+                return Err(Interrupted::Store(error));
+            }
+            warn!(%error, "the answer to a step's write was lost; issuing it again");
+            sleep(pause).await;
+            pause = (pause * 2).min(PAUSE.1);
+        }
+    }
+
+    /// Keeps the record as a write left it, or why there was none.
+    pub(crate) fn note(&self, written: Written) -> Result<(), Interrupted> {
+        match written {
+            Written::Done(record) => {
+                self.state.lock().record = record;
+                Ok(())
+            }
+            Written::Refused {
+                why: WriteRefused::ResendOver | WriteRefused::StepInDoubt, ..
+            } => {
+                let step = self.in_doubt().map(|name| name.to_string()).unwrap_or_default();
+                Err(self.interrupt(Interrupted::InDoubt { step }))
+            }
+            Written::Refused { why: WriteRefused::StepEnded, .. } => Err(self.interrupt(
+                Interrupted::Misused("a step of this name has ended already".to_owned()),
+            )),
+            Written::Refused { .. } | Written::Missing => Err(self.interrupt(Interrupted::Fenced)),
+        }
+    }
+
+    pub(crate) fn ownership(&self) -> Ownership {
+        self.state.lock().record.ownership()
+    }
+
+    pub(crate) fn lease(&self) -> Duration {
+        self.attempting.operation.policy().lease
+    }
+}

@@ -1,0 +1,155 @@
+//! The way of an attempt whose effect is told by steps: take, execute, settle.
+
+use std::sync::Arc;
+
+use hapax_core::{
+    Admission, Classified, OutcomeClass, OwnState, Progress, Record, classify, classify_steps,
+};
+use hapax_store::Written;
+use tracing::warn;
+
+use crate::{
+    Attempt, Ended, Executed, Intent,
+    claim::{Attempting, Taken},
+    drive::Driven,
+    reply_slot::{Early, ReplySlot},
+    running::Running,
+    waiters::Leading,
+};
+
+impl Attempting {
+    /// The whole way of an attempt; answers through the slot, whatever happens.
+    pub(crate) async fn run_steps<T, F, Fut>(
+        self,
+        intent: &dyn Intent,
+        execute: F,
+        slot: ReplySlot<T>,
+    ) where
+        T: Send + 'static,
+        F: FnOnce(Arc<Running>) -> Fut + Send + 'static,
+        Fut: Future<Output = Executed<T>> + Send + 'static,
+    {
+        let taken = self.take_steps(intent, &slot).await;
+        self.run_taken_steps(taken, execute, slot).await;
+    }
+
+    /// Executes what was taken, or answers.
+    pub(crate) async fn run_taken_steps<T, F, Fut>(
+        &self,
+        taken: Taken<Arc<Running>>,
+        execute: F,
+        slot: ReplySlot<T>,
+    ) where
+        T: Send + 'static,
+        F: FnOnce(Arc<Running>) -> Fut + Send + 'static,
+        Fut: Future<Output = Executed<T>> + Send + 'static,
+    {
+        let running = match taken {
+            Taken::Ours(running) => running,
+            Taken::Answered(decision, answer) => {
+                self.count(decision);
+                return slot.send(answer.widen());
+            }
+        };
+        let leading = self.engine.inner.waiters.lead(self.id, self.fingerprint);
+        let limits = std::future::ready(self.limits(&running.record()));
+        let execution = execute(Arc::clone(&running));
+        let driven = self.drive(limits, execution).await;
+        self.settle_steps(&running, driven, leading, slot).await;
+    }
+
+    /// Claims the record for an execution that is told by steps, with what earlier attempts left.
+    pub(crate) async fn take_steps(
+        &self,
+        intent: &dyn Intent,
+        early: &dyn Early,
+    ) -> Taken<Arc<Running>> {
+        let taken = self.take(intent, Admission::BySteps, early).await;
+        self.with_steps(taken).await
+    }
+
+    /// What was taken, with the steps that earlier attempts left.
+    pub(crate) async fn with_steps(&self, taken: Taken<(Record, Attempt)>) -> Taken<Arc<Running>> {
+        let (record, attempt) = match taken {
+            Taken::Ours(taken) => taken,
+            Taken::Answered(decision, answer) => return Taken::Answered(decision, answer),
+        };
+        let steps = if record.clean {
+            Vec::new()
+        } else {
+            let read = self.engine.inner.store.steps(record.claim);
+            match self.engine.bounded(read).await {
+                Ok(steps) => steps,
+                Err(error) => {
+                    self.undo(&record).await;
+                    return self.store_failed(&error);
+                }
+            }
+        };
+        Taken::Ours(Arc::new(Running::new(self.clone(), attempt, record, steps)))
+    }
+
+    /// Settles by what the handler answered, and by what its steps say.
+    pub(crate) async fn settle_steps<T: Send>(
+        &self,
+        running: &Running,
+        driven: Driven<Executed<T>>,
+        leading: Leading,
+        slot: ReplySlot<T>,
+    ) {
+        let record = running.close();
+        let executed = match driven {
+            Driven::Ended(executed) => executed,
+            Driven::Panicked | Driven::TimedOut | Driven::Abandoned => {
+                Executed { ended: Ended::Lost, live: None }
+            }
+        };
+        let classified = self.classify_stepped(&record, &executed.ended);
+        self.count_executed(&running.attempt, classified, &executed.ended);
+        let is_outcome = matches!(classified, Classified::Outcome(_));
+        if is_outcome && record.own_state == OwnState::Claimed {
+            match self.admit_late(&record, &slot).await {
+                Some(Written::Done(_)) => {}
+                Some(written) => {
+                    return self.answer_settled(written, classified, executed, leading, slot).await;
+                }
+                None => return,
+            }
+        }
+        self.settle(&record, classified, executed, leading, slot).await;
+    }
+
+    fn classify_stepped(&self, record: &Record, ended: &Ended) -> Classified {
+        let before_admission = record.own_state == OwnState::Claimed;
+        let Ended::Answered(reply) = ended else {
+            return match before_admission && record.clean {
+                true => Classified::NotApplied,
+                false => Classified::Uncertain { show: false },
+            };
+        };
+        let facts = self.facts(reply, record);
+        if !before_admission || matches!(record.progress, Progress::InDoubt { .. }) {
+            return classify_steps(facts, record.progress);
+        }
+        match classify(facts) {
+            // Nothing was to be done, and that is the outcome.
+            success @ Classified::Outcome(OutcomeClass::Succeeded) => success,
+            _ if record.clean => Classified::NotApplied,
+            _ => Classified::Uncertain { show: true },
+        }
+    }
+
+    /// Admits an execution that had no step and has an outcome all the same.
+    async fn admit_late(&self, record: &Record, early: &dyn Early) -> Option<Written> {
+        let store = &self.engine.inner.store;
+        let lease = self.operation.policy().lease;
+        match self.insist(early, || store.admit(record.ownership(), lease, None)).await {
+            Ok(written) => Some(written),
+            Err(error) => {
+                warn!(%error, record = %self.id, "an outcome could not be admitted");
+                early.refuse(self.store_problem(&error));
+                None
+            }
+        }
+    }
+}
