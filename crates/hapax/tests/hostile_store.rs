@@ -14,14 +14,14 @@ use std::{
 use common::{LOST, PAY, id, intent, policy, problem, replied, resend, told};
 use hapax::{Answer, Executed, Execution, Hapax, Operation, Options, Secrets};
 use hapax_core::{
-    Advance, ClaimNumber, EffectSecret, Found, InFlight, NewClaim, Observed, ObservedEnd,
-    OperationName, OperationPolicy, Ownership, PolicyDigest, ProblemKind, RecordId, Seen,
-    Settlement, StoreTime, Would,
+    Advance, BeginStep, ClaimNumber, EffectSecret, Found, InFlight, NewClaim, Observed,
+    ObservedEnd, OperationName, OperationPolicy, Ownership, PolicyDigest, ProblemKind, RecordId,
+    Seen, Settlement, Step, StepEnd, StepName, StoreTime, Would,
 };
 use hapax_store::{
     Claimed, Claims, HistoryEntry, Inspect, ListFilter, Listed, Lookup, ManualClock, MemoryStore,
     Observation, Observations, Owned, Policies, Reply as Answered, SecretPin, Standing,
-    StandingState, StoreError, Sweep, Swept, Written,
+    StandingState, Steps, StoreError, Sweep, Swept, Written,
 };
 use parking_lot::Mutex;
 use tokio::{sync::Semaphore, time::timeout};
@@ -313,6 +313,10 @@ impl Claims for Tampered {
         })
     }
 
+    fn claim_all(&self, claims: Vec<NewClaim>) -> Answered<'_, Vec<Claimed>> {
+        Box::pin(async move { self.inner().claim_all(claims).await })
+    }
+
     fn advance(&self, advance: Advance) -> Answered<'_, Claimed> {
         Box::pin(async move { self.inner().advance(advance).await })
     }
@@ -338,6 +342,26 @@ impl Owned for Tampered {
 
     fn settle(&self, by: Ownership, settlement: Settlement) -> Answered<'_, Written> {
         Box::pin(async move { self.inner().settle(by, settlement).await })
+    }
+}
+
+impl Steps for Tampered {
+    fn begin_step(&self, by: Ownership, step: BeginStep, lease: Duration) -> Answered<'_, Written> {
+        Box::pin(async move { self.inner().begin_step(by, step, lease).await })
+    }
+
+    fn end_step(
+        &self,
+        by: Ownership,
+        step: StepName,
+        end: StepEnd,
+        lease: Duration,
+    ) -> Answered<'_, Written> {
+        Box::pin(async move { self.inner().end_step(by, step, end, lease).await })
+    }
+
+    fn steps(&self, claim: ClaimNumber) -> Answered<'_, Vec<Step>> {
+        Box::pin(async move { self.inner().steps(claim).await })
     }
 }
 
