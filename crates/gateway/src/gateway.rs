@@ -3,17 +3,16 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use hapax::Hapax;
+use hapax::{Hapax, http::headers::IDEMPOTENCY_KEY};
 use hapax_core::Mode;
 use http::{Request, Response, StatusCode, header::EXPECT};
 use metrics::{counter, histogram};
 use tokio::time::Instant;
 
 use crate::{
-    answers::AnswerBody,
+    answer_body::AnswerBody,
     config::Config,
-    headers::{self, IDEMPOTENCY_KEY},
-    keyed,
+    headers, keyed,
     metric_definitions::{REQUEST_SECONDS, REQUESTS},
     observe, passthrough,
     server::Inbound,
@@ -71,7 +70,7 @@ impl Gateway {
 }
 
 fn plain(status: StatusCode, text: String) -> Response<AnswerBody> {
-    let mut response = Response::new(AnswerBody::full(Bytes::from(text + "\n"), None));
+    let mut response = Response::new(AnswerBody::from(Bytes::from(text + "\n")));
     *response.status_mut() = status;
     response
 }

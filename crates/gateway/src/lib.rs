@@ -1,11 +1,11 @@
 //! The gateway of hapax: correct `Idempotency-Key` behaviour in front of any HTTP service.
 //!
 //! [`Gateway`] answers requests by a [`config::Config`]: keyed operations go through the engine
-//! ([`hapax::Hapax`]), everything else streams through. [`server::serve`] listens, [`upstream`]
+//! ([`hapax::Hapax`], by way of [`hapax::http`]), everything else streams through. [`server::serve`] listens, [`upstream`]
 //! talks to the service and knows exactly what was never sent, [`Operator`] answers operators.
 #![forbid(unsafe_code)]
 
-mod answers;
+mod answer_body;
 pub mod body;
 pub mod config;
 mod gateway;
@@ -19,7 +19,7 @@ pub mod server;
 mod shared;
 pub mod upstream;
 
-pub use answers::AnswerBody;
+pub use answer_body::AnswerBody;
 pub use gateway::Gateway;
 pub use operator::Operator;
 pub use shared::GatewayError;

@@ -1,7 +1,8 @@
-//! Every metric of the gateway, in one place. Labels are bounded: operation names come from the
+//! Every metric of the gateway, in one place; what it shares with other doors is in
+//! [`hapax::metric_definitions`]. Labels are bounded: operation names come from the
 //! configuration, the other values from closed sets.
 
-use metrics::{Unit, describe_counter, describe_gauge, describe_histogram};
+use metrics::{Unit, describe_counter, describe_histogram};
 
 /// Requests by the `way` they took: `keyed`, `keyed_without_key` for one of a keyed operation that
 /// carries none and so passed, `observed`, `refused` for a path that is
@@ -10,8 +11,6 @@ use metrics::{Unit, describe_counter, describe_gauge, describe_histogram};
 pub const REQUESTS: &str = "hapax_requests_total";
 /// The time to the head of an answer, by `way`.
 pub const REQUEST_SECONDS: &str = "hapax_request_seconds";
-/// Problems answered, by `type`.
-pub const PROBLEMS: &str = "hapax_problems_total";
 /// Observe mode: arrivals by `operation`, by whether they were `keyed`, and by what enforcing
 /// `would` have done: a word of `Would`, or `refuse_` and what it would have refused before the
 /// claim.
@@ -20,16 +19,12 @@ pub const OBSERVED: &str = "hapax_observed_total";
 pub const UNOBSERVED: &str = "hapax_unobserved_total";
 /// Failures to get an answer from the service, by whether the request was `sent`.
 pub const UPSTREAM_FAILURES: &str = "hapax_upstream_failures_total";
-/// Bytes of request bodies in memory now.
-pub const BUFFERED_BYTES: &str = "hapax_buffered_bytes";
 
 /// Describes every metric to the installed recorder.
 pub fn describe() {
     describe_counter!(REQUESTS, "Requests by the way they took");
     describe_histogram!(REQUEST_SECONDS, Unit::Seconds, "Time to the head of an answer");
-    describe_counter!(PROBLEMS, "Problems answered, by type");
     describe_counter!(OBSERVED, "Observe mode: what enforcing would have done");
     describe_counter!(UNOBSERVED, "Observe mode: arrivals that were not reported");
     describe_counter!(UPSTREAM_FAILURES, "Requests without an answer from the service");
-    describe_gauge!(BUFFERED_BYTES, Unit::Bytes, "Bytes of request bodies in memory");
 }

@@ -3,7 +3,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use hapax::{Hapax, Operation};
+use hapax::{
+    Hapax, Operation,
+    http::{RequestIntent, check_compared, headers::is_event_stream, key, refuse, said},
+};
 use hapax_core::{
     AnswerFacts, Classified, DecisionRules, Fingerprint, Key, ObservedEnd, ProblemKind, RecordId,
     Retention, Said, Scope, Would, classify,
@@ -16,10 +19,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tracing::{debug, info};
 
 use crate::{
-    answers::{AnswerBody, refuse},
+    answer_body::AnswerBody,
     body::{BodyDigest, CleanEnd, NotRecorded, Recorded, hashing, recording, watching},
-    headers,
-    keyed::{self, RequestIntent},
+    keyed,
     metric_definitions::{OBSERVED, UNOBSERVED},
     passthrough,
     server::Inbound,
@@ -99,10 +101,11 @@ enum Identity {
 fn watch(shared: &Shared, route: &Route, head: &Parts, body: Inbound) -> (OutBody, Arrival) {
     let operation = &route.operation;
     let scope = keyed::scope(shared, &head.headers);
-    let (body, identity) = match (keyed::key(route, &head.headers), scope) {
+    let key = key(&operation.policy().key.policy, &route.fields.key, &head.headers);
+    let (body, identity) = match (key, scope) {
         (Err(_), _) => (OutBody::streaming(body), Identity::Refused("refuse_key")),
         (Ok(Some(_)), Err(_)) => (OutBody::streaming(body), Identity::Refused("refuse_scope")),
-        (Ok(Some(_)), Ok(_)) if keyed::check_compared(route, &head.headers).is_err() => {
+        (Ok(Some(_)), Ok(_)) if check_compared(&route.fields.compared, &head.headers).is_err() => {
             (OutBody::streaming(body), Identity::Refused("refuse_body"))
         }
         (Ok(Some(key)), Ok(scope)) => {
@@ -155,8 +158,8 @@ impl Seen {
     fn of(head: &response::Parts) -> Self {
         Self {
             status: head.status.as_u16(),
-            event_stream: headers::is_event_stream(&head.headers),
-            said: keyed::said(&head.headers),
+            event_stream: is_event_stream(&head.headers),
+            said: said(&head.headers),
         }
     }
 }

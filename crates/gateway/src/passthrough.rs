@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use hapax::http::{headers::strip_ours_from_request, refuse};
 use hapax_core::{Problem, ProblemKind};
 use http::{Request, Response, request::Parts};
 use metrics::counter;
 use tracing::info;
 
 use crate::{
-    answers::{AnswerBody, refuse},
+    answer_body::AnswerBody,
     headers,
     metric_definitions::UPSTREAM_FAILURES,
     server::Inbound,
@@ -39,7 +40,7 @@ pub(crate) async fn send(
     let version = request.version();
     headers::to_upstream(request.headers_mut(), version);
     if strip_ours {
-        headers::strip_ours_from_request(request.headers_mut());
+        strip_ours_from_request(request.headers_mut());
     }
     upstream.send(request, Reuse::Unkeyed).await.map_err(|error| match error {
         SendError::NeverSent { reason } => {

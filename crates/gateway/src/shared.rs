@@ -2,7 +2,14 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use hapax::{Hapax, Operation};
+use hapax::{
+    Hapax, Operation,
+    http::{
+        FieldNames, NotAHeader,
+        body::{BufferBudget, ReadLimits},
+        headers::IDEMPOTENCY_KEY,
+    },
+};
 use hapax_core::{Kind, Mode, Problem, ProblemKind};
 use hapax_store::StoreError;
 use http::{
@@ -13,9 +20,7 @@ use http::{
 use thiserror::Error;
 
 use crate::{
-    body::{BufferBudget, ReadLimits},
     config::{self, Config, ScopeSource},
-    headers::IDEMPOTENCY_KEY,
     observe::Observer,
     upstream::{BaseError, Upstream, UpstreamConfig},
 };
@@ -50,11 +55,9 @@ pub(crate) enum Routed<'a> {
 #[derive(Clone, Debug)]
 pub(crate) struct Route {
     pub(crate) operation: Arc<Operation>,
-    pub(crate) key_header: HeaderName,
-    pub(crate) compared_headers: Arc<[HeaderName]>,
+    pub(crate) fields: FieldNames,
     /// The fields that decide something: what a service may take for one of them is not passed on.
     pub(crate) look_alikes: Arc<[HeaderName]>,
-    pub(crate) replay_headers: Arc<[HeaderName]>,
 }
 
 impl Shared {
@@ -126,24 +129,12 @@ impl Shared {
 }
 
 impl Route {
-    fn new(operation: Arc<Operation>, scope: Option<&HeaderName>) -> Result<Self, GatewayError> {
-        let policy = operation.policy();
-        let header = |name: &String| {
-            HeaderName::try_from(name.as_str()).map_err(|_| GatewayError::Header(name.clone()))
-        };
-        let headers = |names: &[String]| names.iter().map(header).collect::<Result<Vec<_>, _>>();
-        let key_header = header(&policy.key.header)?;
-        let compared = headers(&policy.fingerprint.headers)?;
-        let look_alikes = [IDEMPOTENCY_KEY, CONTENT_TYPE, CONTENT_ENCODING, key_header.clone()];
+    fn new(operation: Arc<Operation>, scope: Option<&HeaderName>) -> Result<Self, NotAHeader> {
+        let fields = FieldNames::of(operation.policy())?;
+        let look_alikes = [IDEMPOTENCY_KEY, CONTENT_TYPE, CONTENT_ENCODING, fields.key.clone()];
         let look_alikes =
-            look_alikes.into_iter().chain(scope.cloned()).chain(compared.iter().cloned());
-        Ok(Self {
-            look_alikes: look_alikes.collect(),
-            key_header,
-            compared_headers: compared.into(),
-            replay_headers: headers(&policy.replay_headers)?.into(),
-            operation,
-        })
+            look_alikes.into_iter().chain(scope.cloned()).chain(fields.compared.iter().cloned());
+        Ok(Self { look_alikes: look_alikes.collect(), fields, operation })
     }
 }
 
@@ -158,8 +149,8 @@ pub enum GatewayError {
     #[error(transparent)]
     Upstream(#[from] BaseError),
     /// A policy names what cannot be a header.
-    #[error("{0:?} cannot be a header's name")]
-    Header(String),
+    #[error(transparent)]
+    Header(#[from] NotAHeader),
 }
 
 fn address(operation: &Arc<config::Operation>) -> usize {

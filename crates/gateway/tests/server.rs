@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use hapax_gateway::body::{BufferBudget, ReadError, ReadLimits, read_bounded};
+use hapax::http::body::{BufferBudget, ReadError, ReadLimits, read_bounded};
 use hapax_gateway::server::{Inbound, Peer, ServerLimits, serve};
 use http::{Request, Response};
 use http_body::Body;

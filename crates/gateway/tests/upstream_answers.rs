@@ -10,7 +10,7 @@
 mod support;
 
 use bytes::Bytes;
-use hapax_gateway::body::{Collected, collect_capped};
+use hapax::http::body::{Collected, collect_capped};
 use hapax_gateway::upstream::{OutBody, Reuse, SendError, Unknown};
 use http::{Method, Request, Response};
 use http_body_util::BodyExt;

@@ -4,6 +4,8 @@
 //! what arrives into an [`Intent`] and hands it over with a closure that produces the effect;
 //! [`Hapax::run`] claims the record, decides, executes at most once at a time, settles, and
 //! answers every copy. The work runs in a task of its own: a caller that hangs up changes nothing.
+//!
+//! The feature `http` adds `http`: what HTTP requests and answers are to the engine.
 #![forbid(unsafe_code)]
 
 mod answer;
@@ -16,6 +18,8 @@ mod drive;
 mod engine;
 mod executed;
 mod execution;
+#[cfg(feature = "http")]
+pub mod http;
 mod intent;
 mod job;
 pub mod metric_definitions;

@@ -26,6 +26,13 @@ pub const SWEPT_BODIES: &str = "hapax_swept_bodies_total";
 /// Records purged after their tombstone's retention.
 pub const SWEPT_RECORDS: &str = "hapax_swept_records_total";
 
+/// Problems answered over HTTP, by `type`.
+#[cfg(feature = "http")]
+pub const PROBLEMS: &str = "hapax_problems_total";
+/// Bytes of request bodies in memory now.
+#[cfg(feature = "http")]
+pub const BUFFERED_BYTES: &str = "hapax_buffered_bytes";
+
 /// Describes every metric to the installed recorder.
 pub fn describe() {
     describe_counter!(DECISIONS, "What attempts got, by operation and decision");
@@ -39,6 +46,11 @@ pub fn describe() {
     describe_counter!(RECORDS_MISSING, "Records gone at their settle: the store lost history");
     describe_counter!(SWEPT_BODIES, "Bodies dropped after their retention");
     describe_counter!(SWEPT_RECORDS, "Records purged after their tombstone");
+    #[cfg(feature = "http")]
+    {
+        describe_counter!(PROBLEMS, "Problems answered, by type");
+        describe_gauge!(BUFFERED_BYTES, Unit::Bytes, "Bytes of request bodies in memory");
+    }
     // There from the start, so that the first of them is an increase.
     for alarm in [SETTLE_RETRIES, FENCED, DOWNSTREAM_REPLAYS, RECORDS_MISSING] {
         counter!(alarm).absolute(0);

@@ -38,7 +38,7 @@ where
 mod tests {
     use http_body::Frame;
 
-    use super::super::tests::{Scripted, Step};
+    use super::super::scripted::{Scripted, Step};
     use super::*;
 
     #[tokio::test(start_paused = true)]

@@ -1,23 +1,15 @@
-//! Message bodies: read whole within bounds, collected up to a cap, or looked at while they stream.
+//! Message bodies: looked at while they stream, or read to be thrown away. Those that are kept are
+//! [`hapax::http::body`]'s.
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "what a test collects, it made"))]
 
-mod bounded;
-mod budget;
-mod capped;
 mod discard;
+#[cfg(test)]
+#[path = "../../../hapax/src/http/body/scripted.rs"]
+mod scripted;
 mod tapped;
 
-pub use self::bounded::{Buffered, ReadError, ReadLimits, read_bounded};
-pub use self::budget::BufferBudget;
-pub use self::capped::{Collected, Resumed, collect_capped};
 pub(crate) use self::discard::discard;
 pub use self::tapped::{
     BodyDigest, CleanEnd, Hashing, NotRecorded, Recorded, Recording, Tap, Tapped, Watching,
     hashing, recording, watching,
 };
-
-/// The error of a body whose kind does not matter here.
-pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
-
-#[cfg(test)]
-mod tests;

@@ -4,12 +4,10 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
+use hapax::http::body::{BufferBudget, Buffered, Reservation};
 use http_body::{Body, Frame, SizeHint};
 use sha2::{Digest, Sha256};
 use tokio::sync::oneshot;
-
-use super::budget::Reservation;
-use super::{BufferBudget, Buffered};
 
 /// Passes every frame through untouched, and tells its tap of the content and of a clean end.
 #[derive(Debug)]
@@ -190,7 +188,7 @@ mod tests {
     use http::HeaderMap;
     use http_body_util::{BodyExt, Empty, Full};
 
-    use super::super::tests::{Scripted, Step};
+    use super::super::scripted::{Scripted, Step};
     use super::*;
 
     fn data(text: &'static str) -> Step {

@@ -1,9 +1,9 @@
 //! Names of header fields, and what each is fit for.
 
+use hapax::http::headers::never_replayed;
 use http::{HeaderName, header};
 
 use super::{Fault, suggest::shown};
-use crate::headers::never_replayed;
 
 /// Fields of the connection and of the message's frame: they are not the caller's to choose.
 const FRAMING: [&str; 10] = [

@@ -1,40 +1,13 @@
 //! Which header fields travel, and which end here.
 //!
 //! A gateway terminates one connection and opens another, so the fields that speak of a connection
-//! end at it (RFC 9110, section 7.6.1). Fields of our own end at it too: what a client or a service
-//! writes into them must never be taken for what we wrote.
+//! end at it (RFC 9110, section 7.6.1). Fields of our own end at it too, by
+//! [`hapax::http::headers`].
 
-mod replay;
-
-use http::header::{
-    self, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, EXPECT, HOST, TE, TRANSFER_ENCODING,
-};
+use hapax::http::headers::{HOP_BY_HOP, lists, members};
+use http::header::{self, CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, HOST, TE, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version, request};
 use thiserror::Error;
-
-pub use self::replay::{never_replayed, storable};
-
-/// The key of a client, and the effect id that the service gets in its place.
-pub const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
-
-/// Marks a replayed answer: `Idempotent-Replayed: true`.
-pub const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
-
-/// Until when a retry with this key is answered from the record.
-pub const IDEMPOTENCY_EXPIRES: HeaderName = HeaderName::from_static("idempotency-expires");
-
-/// Every field that starts like this is ours.
-const OURS: &str = "hapax-";
-
-/// Fields of a connection, whether `Connection` names them or not (RFC 9110, section 7.6.1).
-const HOP_BY_HOP: [HeaderName; 6] = [
-    CONNECTION,
-    HeaderName::from_static("keep-alive"),
-    HeaderName::from_static("proxy-connection"),
-    TE,
-    TRANSFER_ENCODING,
-    header::UPGRADE,
-];
 
 /// Why a request cannot be passed on, whatever its route.
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
@@ -131,46 +104,6 @@ pub(crate) fn from_upstream(headers: &mut HeaderMap, status: StatusCode) {
     remove_hop_by_hop(headers);
 }
 
-/// Removes every field that only we may set from a client's request, also where a `_` stands for a
-/// `-`: many servers (CGI, WSGI, Rack, PHP) read both as one.
-pub fn strip_ours_from_request(headers: &mut HeaderMap) {
-    remove_ours(headers);
-}
-
-/// Removes every other field that a service which takes `_` for `-` may read as this one.
-pub(crate) fn strip_look_alikes(headers: &mut HeaderMap, field: &HeaderName) {
-    remove_where(headers, |name| name != field && is_read_as(name.as_str(), field.as_str()));
-}
-
-/// Whether `Connection` names this field: it then ends at this hop, and what was decided by it is
-/// not what the service sees.
-pub(crate) fn ends_here(headers: &HeaderMap, name: &HeaderName) -> bool {
-    headers.contains_key(CONNECTION) && lists(headers, &CONNECTION, name.as_str())
-}
-
-/// The one value of a field: `None` where there is no line or more than one.
-pub(crate) fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a HeaderValue> {
-    let mut lines = headers.get_all(name).into_iter();
-    lines.next().filter(|_| lines.next().is_none())
-}
-
-/// Removes every field that only we may set from a service's answer: `Hapax-*`,
-/// `Idempotent-Replayed`, `Idempotency-Expires`. Read `Hapax-Outcome` before.
-pub fn strip_ours_from_response(headers: &mut HeaderMap) {
-    remove_ours(headers);
-    headers.remove(IDEMPOTENT_REPLAYED);
-    headers.remove(IDEMPOTENCY_EXPIRES);
-}
-
-/// Whether the content is a stream of server-sent events, which has no end to wait for.
-pub fn is_event_stream(headers: &HeaderMap) -> bool {
-    let Some(value) = headers.get(CONTENT_TYPE) else {
-        return false;
-    };
-    let media_type = value.as_bytes().split(|byte| *byte == b';').next().unwrap_or_default();
-    media_type.trim_ascii().eq_ignore_ascii_case(b"text/event-stream")
-}
-
 /// Whether a transfer coding other than plain `chunked` is in use: its bytes would be passed on as
 /// if they were the content.
 pub(crate) fn has_foreign_transfer_coding(headers: &HeaderMap) -> bool {
@@ -180,24 +113,6 @@ pub(crate) fn has_foreign_transfer_coding(headers: &HeaderMap) -> bool {
         (Some(only), None) => !only.eq_ignore_ascii_case(b"chunked"),
         (Some(_), Some(_)) => true,
     }
-}
-
-/// Whether a list field has this member, in any case.
-pub(crate) fn lists(headers: &HeaderMap, name: &HeaderName, member: &str) -> bool {
-    members(headers, name).any(|found| found.eq_ignore_ascii_case(member.as_bytes()))
-}
-
-/// The members of a list field over all its lines, trimmed; empty ones are skipped (RFC 9110,
-/// section 5.6.1).
-pub(crate) fn members<'a>(
-    headers: &'a HeaderMap,
-    name: &HeaderName,
-) -> impl Iterator<Item = &'a [u8]> + use<'a> {
-    let lines = headers.get_all(name).into_iter();
-    lines
-        .flat_map(|line| line.as_bytes().split(|byte| *byte == b','))
-        .map(<[u8]>::trim_ascii)
-        .filter(|member| !member.is_empty())
 }
 
 /// The one length that all `Content-Length` lines agree on.
@@ -219,27 +134,6 @@ fn remove_hop_by_hop(headers: &mut HeaderMap) {
     for name in named.iter().chain(&HOP_BY_HOP) {
         headers.remove(name);
     }
-}
-
-fn remove_ours(headers: &mut HeaderMap) {
-    remove_where(headers, is_ours);
-}
-
-fn remove_where(headers: &mut HeaderMap, which: impl Fn(&HeaderName) -> bool) {
-    let found: Vec<_> = headers.keys().filter(|name| which(name)).cloned().collect();
-    for name in found {
-        headers.remove(name);
-    }
-}
-
-fn is_ours(name: &HeaderName) -> bool {
-    name.as_str().get(..OURS.len()).is_some_and(|start| is_read_as(start, OURS))
-}
-
-/// Whether a name is this one to a server that takes `_` for `-`.
-fn is_read_as(name: &str, field: &str) -> bool {
-    let dashed = name.bytes().map(|byte| if byte == b'_' { b'-' } else { byte });
-    dashed.eq(field.bytes())
 }
 
 fn join_cookies(headers: &mut HeaderMap) {

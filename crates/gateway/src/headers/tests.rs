@@ -84,78 +84,6 @@ fn the_framing_of_an_answer_is_never_ambiguous() {
 }
 
 #[test]
-fn our_own_fields_are_stripped_at_the_door() {
-    let ours = [
-        ("hapax-attempt", "7"),
-        ("Hapax-Anything", "x"),
-        ("idempotent-replayed", "true"),
-        ("idempotency-expires", "soon"),
-        ("idempotency-key", "k"),
-    ];
-    let mut request = headers(&ours);
-    strip_ours_from_request(&mut request);
-    assert!(!request.keys().any(is_ours));
-    assert!(request.contains_key("idempotency-key"));
-
-    let mut answer = headers(&ours);
-    strip_ours_from_response(&mut answer);
-    assert_eq!(lines(&answer), [("idempotency-key", "k")]);
-}
-
-#[test]
-fn a_replay_keeps_the_outcome_with_repeats_order_and_bytes() {
-    let mut answer = headers(&[
-        ("content-type", "application/json"),
-        ("link", "</a>; rel=next"),
-        ("date", "now"),
-        ("location", "/v1/payments/1"),
-        ("x-balance", "12"),
-        ("x-other", "no"),
-    ]);
-    answer.append(header::LINK, HeaderValue::from_static("</b>; rel=prev"));
-    if let Ok(latin) = HeaderValue::from_bytes(b"\xfcber") {
-        answer.append(header::ETAG, latin);
-    }
-    let kept = storable(&answer, &[HeaderName::from_static("x-balance")]);
-    let kept: Vec<_> = kept.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
-    let expected: [(&str, &[u8]); 6] = [
-        ("content-type", b"application/json"),
-        ("link", b"</a>; rel=next"),
-        ("link", b"</b>; rel=prev"),
-        ("location", b"/v1/payments/1"),
-        ("x-balance", b"12"),
-        ("etag", b"\xfcber"),
-    ];
-    assert_eq!(kept, expected);
-}
-
-#[test]
-fn credentials_times_and_traces_are_never_replayed_even_if_listed() {
-    let names = [
-        "set-cookie",
-        "www-authenticate",
-        "authorization",
-        "proxy-authenticate",
-        "authentication-info",
-        "date",
-        "age",
-        "ratelimit-remaining",
-        "x-ratelimit-reset",
-        "traceparent",
-        "x-b3-traceid",
-        "connection",
-        "transfer-encoding",
-        "content-length",
-        "hapax-outcome",
-        "idempotent-replayed",
-    ];
-    let extras: Vec<_> = names.map(HeaderName::from_static).into();
-    let answer = headers(&names.map(|name| (name, "x")));
-    assert_eq!(answer.len(), names.len());
-    assert_eq!(storable(&answer, &extras), []);
-}
-
-#[test]
 fn a_request_without_exactly_one_host_is_refused() {
     let request = |version, uri: &str, hosts: &[(&str, &str)]| {
         let mut head = Request::new(()).into_parts().0;
@@ -184,17 +112,4 @@ fn only_plain_chunked_is_a_transfer_coding_we_speak() {
     ] {
         assert_eq!(has_foreign_transfer_coding(&headers(codings)), foreign, "{codings:?}");
     }
-}
-
-#[test]
-fn an_event_stream_is_known_by_its_media_type() {
-    for (value, is) in [
-        ("text/event-stream", true),
-        ("Text/Event-Stream ; charset=utf-8", true),
-        ("text/event-streams", false),
-        ("application/json", false),
-    ] {
-        assert_eq!(is_event_stream(&headers(&[("content-type", value)])), is, "{value}");
-    }
-    assert!(!is_event_stream(&HeaderMap::new()));
 }

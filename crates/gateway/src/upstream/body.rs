@@ -4,6 +4,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
+use hapax::http::body::BoxError;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 use http_body_util::combinators::UnsyncBoxBody;
@@ -11,7 +12,6 @@ use hyper::body::Incoming;
 use thiserror::Error;
 
 use super::pool::Lease;
-use crate::body::BoxError;
 
 /// A request's body on its way to the upstream.
 #[derive(Debug)]

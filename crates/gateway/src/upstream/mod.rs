@@ -16,7 +16,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hapax::Sent;
+use hapax::{Sent, http::headers::lists};
 use http::{Request, Response, StatusCode, Uri, Version};
 use hyper::body::{Body, Incoming};
 
@@ -212,7 +212,7 @@ fn is_persistent(head: &http::response::Parts, body: &Incoming) -> bool {
     // request body of unknown length cannot be sent and is silently left out.
     delimited
         && head.version == Version::HTTP_11
-        && !headers::lists(&head.headers, &http::header::CONNECTION, "close")
+        && !lists(&head.headers, &http::header::CONNECTION, "close")
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use hapax::http::headers::members;
 use http::{HeaderMap, HeaderName};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
@@ -10,7 +11,6 @@ use tokio::time::{Instant, sleep};
 
 use super::Reuse;
 use super::connection::Connection;
-use crate::headers;
 
 /// No idle connection is of use for longer.
 const LONGEST_IDLE: Duration = Reuse::Unkeyed.max_idle();
@@ -144,7 +144,7 @@ impl Lease {
 /// 19.7.1).
 pub(super) fn keep_alive_timeout(headers: &HeaderMap) -> Option<Duration> {
     let name = HeaderName::from_static("keep-alive");
-    let seconds = headers::members(headers, &name).find_map(|member| {
+    let seconds = members(headers, &name).find_map(|member| {
         let (parameter, value) = std::str::from_utf8(member).ok()?.split_once('=')?;
         parameter
             .trim_ascii()

@@ -40,7 +40,7 @@ impl BufferBudget {
     }
 
     /// A reservation of nothing, to grow.
-    pub(super) fn reserve(&self) -> Reservation {
+    pub fn reserve(&self) -> Reservation {
         Reservation { budget: self.clone(), held: 0 }
     }
 
@@ -52,14 +52,15 @@ impl BufferBudget {
 
 /// A share of the budget, given back on drop.
 #[derive(Debug)]
-pub(super) struct Reservation {
+pub struct Reservation {
     budget: BufferBudget,
     held: usize,
 }
 
 impl Reservation {
     /// Takes `more` bytes; `false`, and nothing taken, where there is no room.
-    pub(super) fn grow(&mut self, more: usize) -> bool {
+    #[must_use = "where nothing was taken, the bytes must not be kept"]
+    pub fn grow(&mut self, more: usize) -> bool {
         let shared = &self.budget.shared;
         let grown = shared.used.try_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
             used.checked_add(more).filter(|used| *used <= shared.limit)

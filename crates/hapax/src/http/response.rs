@@ -1,126 +1,33 @@
-//! What a client gets: live answers passed on, stored ones replayed, problems explained.
+//! 9. The response: live answers passed on, stored ones replayed, problems explained.
 
-use std::{
-    pin::Pin,
-    task::{Context, Poll},
-    time::{Duration, SystemTime},
-};
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use hapax::{Answer, FirstOutcome};
 use hapax_core::{Problem, StoreTime, StoredResponse, retry_after_seconds};
 use http::{
     HeaderMap, HeaderName, HeaderValue, Response, StatusCode,
     header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE},
-    response::Parts,
 };
-use http_body::{Body, Frame, SizeHint};
 use metrics::counter;
 use tracing::debug;
 
-use crate::{
-    body::{BoxError, Resumed, Tapped, Watching},
-    headers::{IDEMPOTENCY_EXPIRES, IDEMPOTENT_REPLAYED},
-    metric_definitions::PROBLEMS,
-    upstream::UpstreamBody,
-};
+use super::headers::{HAPAX_OUTCOME, IDEMPOTENCY_EXPIRES, IDEMPOTENT_REPLAYED};
+use crate::{Answer, FirstOutcome, metric_definitions::PROBLEMS};
 
-/// What the gateway says, and the service may say, of an effect id.
-pub(crate) const HAPAX_OUTCOME: HeaderName = HeaderName::from_static("hapax-outcome");
-
-/// An answer of the service that is passed on as it is.
-#[derive(Debug)]
-pub(crate) struct Live {
-    pub(crate) head: Parts,
-    pub(crate) body: AnswerBody,
-}
-
-/// The body of an answer.
-#[derive(Debug)]
-pub struct AnswerBody(Content);
-
-#[derive(Debug)]
-enum Content {
-    Full { content: Option<Bytes>, trailers: Option<HeaderMap> },
-    Upstream(UpstreamBody),
-    Resumed(Resumed<UpstreamBody>),
-    Watched(Tapped<UpstreamBody, Watching>),
-}
-
-impl AnswerBody {
-    pub(crate) fn full(content: Bytes, trailers: Option<HeaderMap>) -> Self {
-        Self(Content::Full { content: Some(content).filter(|c| !c.is_empty()), trailers })
-    }
-
-    pub(crate) const fn upstream(body: UpstreamBody) -> Self {
-        Self(Content::Upstream(body))
-    }
-
-    pub(crate) const fn resumed(body: Resumed<UpstreamBody>) -> Self {
-        Self(Content::Resumed(body))
-    }
-
-    pub(crate) const fn watched(body: Tapped<UpstreamBody, Watching>) -> Self {
-        Self(Content::Watched(body))
-    }
-}
-
-impl Body for AnswerBody {
-    type Data = Bytes;
-    type Error = BoxError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        let polled = match &mut self.0 {
-            Content::Full { content, trailers } => {
-                let frame = content.take().map(Frame::data);
-                return Poll::Ready(frame.or_else(|| trailers.take().map(Frame::trailers)).map(Ok));
-            }
-            Content::Upstream(body) => Pin::new(body).poll_frame(cx),
-            Content::Resumed(body) => Pin::new(body).poll_frame(cx),
-            Content::Watched(body) => Pin::new(body).poll_frame(cx),
-        };
-        polled.map(|frame| frame.map(|frame| frame.map_err(Into::into)))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        match &self.0 {
-            Content::Full { content, trailers } => content.is_none() && trailers.is_none(),
-            Content::Upstream(body) => body.is_end_stream(),
-            Content::Resumed(body) => body.is_end_stream(),
-            Content::Watched(body) => body.is_end_stream(),
-        }
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        match &self.0 {
-            // A declared length would leave the trailers out: only a chunked body has any.
-            Content::Full { trailers: Some(_), .. } => SizeHint::new(),
-            Content::Full { content, .. } => {
-                SizeHint::with_exact(content.as_ref().map_or(0, |content| content.len() as u64))
-            }
-            Content::Upstream(body) => body.size_hint(),
-            Content::Resumed(body) => body.size_hint(),
-            Content::Watched(body) => body.size_hint(),
-        }
-    }
-}
-
-/// The response to an attempt.
-pub(crate) fn respond(answer: Answer<Live>) -> Response<AnswerBody> {
+/// The response to an attempt: the live one, or one made of what is stored.
+///
+/// `Idempotency-Expires` says until when a stored one is replayed, `Idempotent-Replayed: true` that
+/// it was, `Hapax-Outcome: unknown` that it settled nothing.
+pub fn respond<B: From<Bytes>>(answer: Answer<Response<B>>) -> Response<B> {
     match answer {
-        Answer::First { live, outcome } => {
-            let Live { mut head, body } = live;
+        Answer::First { mut live, outcome } => {
+            let headers = live.headers_mut();
             match outcome {
-                FirstOutcome::Stored { expires } => set_expires(&mut head.headers, expires),
+                FirstOutcome::Stored { expires } => set_expires(headers, expires),
                 FirstOutcome::Freed => {}
-                FirstOutcome::Unknown { retry_after } => {
-                    set_unknown(&mut head.headers, retry_after);
-                }
+                FirstOutcome::Unknown { retry_after } => set_unknown(headers, retry_after),
             }
-            Response::from_parts(head, body)
+            live
         }
         Answer::Replayed { response, expires } => {
             let mut response = stored(response);
@@ -139,12 +46,11 @@ pub(crate) fn respond(answer: Answer<Live>) -> Response<AnswerBody> {
     }
 }
 
-/// A problem as its response (RFC 9457).
-pub(crate) fn refuse(problem: &Problem) -> Response<AnswerBody> {
+/// A problem as its response (RFC 9457); it is counted.
+pub fn refuse<B: From<Bytes>>(problem: &Problem) -> Response<B> {
     counter!(PROBLEMS, "type" => problem.kind.name()).increment(1);
     debug!(problem = problem.kind.name(), status = problem.status, "refused");
-    let body = AnswerBody::full(Bytes::from(problem.to_json()), None);
-    let mut response = Response::new(body);
+    let mut response = Response::new(B::from(Bytes::from(problem.to_json())));
     *response.status_mut() =
         StatusCode::from_u16(problem.status).unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
     let headers = response.headers_mut();
@@ -153,20 +59,18 @@ pub(crate) fn refuse(problem: &Problem) -> Response<AnswerBody> {
     if let Some(seconds) = problem.retry_after_seconds() {
         headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
     }
-    if response.status() == StatusCode::UNAUTHORIZED {
+    if problem.status == StatusCode::UNAUTHORIZED.as_u16() {
         // A 401 carries a challenge (RFC 9110, section 15.5.2); what is missing is the scope.
-        let challenge = HeaderValue::from_static("Hapax realm=\"scope\"");
-        response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
+        headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Hapax realm=\"scope\""));
     }
-    let headers = response.headers_mut();
     if let Some(says) = problem.says {
         headers.insert(HAPAX_OUTCOME, HeaderValue::from_static(says));
     }
     response
 }
 
-fn stored(stored: StoredResponse) -> Response<AnswerBody> {
-    let mut response = Response::new(AnswerBody::full(stored.body, None));
+fn stored<B: From<Bytes>>(stored: StoredResponse) -> Response<B> {
+    let mut response = Response::new(B::from(stored.body));
     // What was stored came from a valid response, so nothing is lost here.
     *response.status_mut() = StatusCode::from_u16(stored.status).unwrap_or(StatusCode::OK);
     for (name, value) in stored.headers {
@@ -220,7 +124,7 @@ mod tests {
     #[test]
     fn a_problem_is_not_cached_and_says_what_it_knows() {
         let problem = Problem::new(ProblemKind::InFlight, "busy");
-        let response = refuse(&problem.retry_after(Duration::from_millis(1)));
+        let response: Response<Bytes> = refuse(&problem.retry_after(Duration::from_millis(1)));
         assert_eq!(response.status(), 409);
         assert_eq!(response.headers()[CACHE_CONTROL], "no-store");
         assert_eq!(response.headers()[RETRY_AFTER], "1");
@@ -232,7 +136,7 @@ mod tests {
         let header = |name: &'static str, value: &'static [u8]| {
             (Bytes::from_static(name.as_bytes()), Bytes::from_static(value))
         };
-        let response = stored(StoredResponse {
+        let response: Response<Bytes> = stored(StoredResponse {
             status: 201,
             headers: vec![
                 header("link", b"<a>"),

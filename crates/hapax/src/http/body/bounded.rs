@@ -4,12 +4,12 @@ use std::pin::pin;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use hapax_core::{Problem, ProblemKind};
 use http_body::Body;
 use http_body_util::BodyExt;
 use thiserror::Error;
 
-use super::budget::Reservation;
-use super::{BoxError, BufferBudget};
+use super::{BoxError, BufferBudget, Reservation};
 
 /// What one body may take.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -29,12 +29,13 @@ pub struct Buffered {
 }
 
 impl Buffered {
-    pub(super) fn new(bytes: Bytes, held: Reservation) -> Self {
+    /// A body that somebody else read, with the reservation that has grown by its length.
+    pub const fn new(bytes: Bytes, held: Reservation) -> Self {
         Self { bytes, _held: held }
     }
 
     /// The content, exactly as sent.
-    pub fn bytes(&self) -> &Bytes {
+    pub const fn bytes(&self) -> &Bytes {
         &self.bytes
     }
 }
@@ -73,10 +74,28 @@ pub enum ReadError {
     Incomplete(#[source] BoxError),
 }
 
+impl ReadError {
+    /// The problem that the client is told.
+    pub fn problem(&self) -> Problem {
+        let kind = match self {
+            Self::TooLarge { .. } => ProblemKind::BodyTooLarge,
+            Self::TooSlow { .. } => ProblemKind::BodyTimeout,
+            Self::NoRoom { .. } => ProblemKind::Overloaded,
+            Self::Incomplete(_) | Self::Trailers => ProblemKind::BodyInvalid,
+        };
+        let problem = Problem::new(kind, self.to_string());
+        match self {
+            Self::NoRoom { .. } => problem.retry_after(Duration::from_secs(1)),
+            _ => problem,
+        }
+    }
+}
+
 /// Reads a request's body to its end, or refuses it.
 ///
 /// A declared length past a bound is refused before a byte is read. The body must be one that
-/// reports an early end as an error, as [`crate::server::Inbound`] does.
+/// reports an early end as an error; hyper's ends quietly when an HTTP/2 client resets the stream with
+/// `NO_ERROR`.
 ///
 /// # Errors
 /// [`ReadError`]; what was read is dropped and its room given back.
@@ -165,11 +184,10 @@ impl Content {
 #[cfg(test)]
 mod tests {
     use http::{HeaderMap, HeaderValue};
-    use http_body::Frame;
+    use http_body::{Frame, SizeHint};
     use http_body_util::{Empty, Full};
-    use hyper::body::SizeHint;
 
-    use super::super::tests::{Scripted, Step};
+    use super::super::scripted::{Scripted, Step};
     use super::*;
 
     const LIMITS: ReadLimits = ReadLimits { max_bytes: 8, within: Duration::from_secs(10) };
@@ -220,7 +238,11 @@ mod tests {
 
     #[tokio::test]
     async fn a_declared_length_past_a_bound_is_refused_before_reading() {
-        let declared = |length| Scripted::new([Step::Never]).hinting(SizeHint::with_exact(length));
+        let declared = |length| {
+            let mut body = Scripted::new([Step::Never]);
+            body.hint = SizeHint::with_exact(length);
+            body
+        };
         let budget = BufferBudget::new(4);
         let read = read_bounded(declared(9), LIMITS, &budget).await;
         assert!(matches!(read, Err(ReadError::TooLarge { limit: 8 })));

@@ -1,7 +1,8 @@
 //! Which fields of an answer are kept and replayed.
 
+use bytes::Bytes;
 use http::header;
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderName};
 
 use super::{HOP_BY_HOP, IDEMPOTENCY_EXPIRES, IDEMPOTENT_REPLAYED, is_ours};
 
@@ -58,12 +59,15 @@ const NEVER_PREFIXES: [&str; 5] =
 ///
 /// Kept are the fields that describe the outcome, and `extras` of the operation; never those of
 /// [`never_replayed`], even if listed.
-pub fn storable(headers: &HeaderMap, extras: &[HeaderName]) -> Vec<(HeaderName, HeaderValue)> {
+pub(in crate::http) fn storable(headers: &HeaderMap, extras: &[HeaderName]) -> Vec<(Bytes, Bytes)> {
     headers
         .iter()
         .filter(|(name, _)| KEPT.contains(name) || extras.contains(name))
         .filter(|(name, _)| !never_replayed(name))
-        .map(|(name, value)| (name.clone(), value.clone()))
+        .map(|(name, value)| {
+            let name = Bytes::copy_from_slice(name.as_str().as_bytes());
+            (name, Bytes::copy_from_slice(value.as_bytes()))
+        })
         .collect()
 }
 

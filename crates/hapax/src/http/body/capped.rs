@@ -116,7 +116,7 @@ mod tests {
     use http::{HeaderName, HeaderValue};
     use http_body_util::Full;
 
-    use super::super::tests::{Scripted, Step};
+    use super::super::scripted::{Scripted, Step};
     use super::*;
 
     fn data(text: &'static str) -> Step {

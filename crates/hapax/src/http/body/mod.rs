@@ -1,0 +1,16 @@
+//! 3. Message bodies: a request's read whole within bounds, an answer's collected up to a cap.
+
+mod bounded;
+mod budget;
+mod capped;
+mod response;
+#[cfg(test)]
+pub(super) mod scripted;
+
+pub use self::bounded::{Buffered, ReadError, ReadLimits, read_bounded};
+pub use self::budget::{BufferBudget, Reservation};
+pub use self::capped::{Collected, Resumed, collect_capped};
+pub use self::response::ResponseBody;
+
+/// The error of a body whose kind does not matter here.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;

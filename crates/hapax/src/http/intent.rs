@@ -1,0 +1,152 @@
+//! 4. The intent: all of a request that a fingerprint may cover.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hapax_core::{
+    BodyInvalid, Fingerprint, Fingerprinter, IntentParts, OperationName, Problem, ProblemKind,
+};
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Uri,
+    header::{CONTENT_ENCODING, CONTENT_TYPE},
+    request::Parts,
+};
+
+use super::headers;
+use crate::Intent;
+
+/// A request as an intent: all of it, since older records may be compared by other parts.
+#[derive(Clone, Debug)]
+pub struct RequestIntent {
+    operation: OperationName,
+    head: Arc<Parts>,
+    target: Option<Uri>,
+    body: Bytes,
+}
+
+impl RequestIntent {
+    /// The intent of a request whose head says everything as the client sent it.
+    pub fn new(operation: &OperationName, head: &Arc<Parts>, body: &Bytes) -> Self {
+        Self {
+            operation: operation.clone(),
+            head: Arc::clone(head),
+            target: None,
+            body: body.clone(),
+        }
+    }
+
+    /// The same with the target that the client sent, for a head whose own was rewritten on the
+    /// way: a nested router takes the prefix away, and two requests that differ in it alone are
+    /// two intents.
+    #[must_use]
+    pub fn with_target(self, target: Uri) -> Self {
+        Self { target: Some(target), ..self }
+    }
+
+    /// The request's head.
+    pub const fn head(&self) -> &Arc<Parts> {
+        &self.head
+    }
+}
+
+impl Intent for RequestIntent {
+    fn fingerprint(&self, fingerprinter: &Fingerprinter) -> Result<Fingerprint, BodyInvalid> {
+        let headers = &self.head.headers;
+        let target = self.target.as_ref().unwrap_or(&self.head.uri);
+        let lines: Vec<(&str, &[u8])> =
+            headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
+        fingerprinter.fingerprint(&IntentParts {
+            operation: self.operation.as_str(),
+            method: self.head.method.as_str(),
+            path: target.path(),
+            query: target.query(),
+            media_type: headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes),
+            content_encoding: headers.get(CONTENT_ENCODING).map(HeaderValue::as_bytes),
+            headers: &lines,
+            body: &self.body,
+        })
+    }
+}
+
+/// What is compared must be what the service sees: one line of each field that says how the body
+/// is to be read, and none of them, nor of the `compared` ones, taken away at this hop.
+///
+/// # Errors
+/// The problem `body-invalid`.
+pub fn check_compared(compared: &[HeaderName], headers: &HeaderMap) -> Result<(), Problem> {
+    let refuse = |field: &HeaderName, what: &str| {
+        let detail = format!("The request's {field} {what}.");
+        Err(Problem::new(ProblemKind::BodyInvalid, detail))
+    };
+    for field in [CONTENT_TYPE, CONTENT_ENCODING] {
+        if headers.contains_key(&field) && headers::only(headers, &field).is_none() {
+            return refuse(&field, "is there more than once; send one line");
+        }
+    }
+    let of_this_hop = [&CONTENT_TYPE, &CONTENT_ENCODING]
+        .into_iter()
+        .chain(compared)
+        .find(|field| headers::ends_here(headers, field));
+    match of_this_hop {
+        Some(field) => refuse(field, "is named by Connection and so would not reach the service"),
+        None => Ok(()),
+    }
+}
+
+/// The problem of a body that cannot be read as the form that the operation's rules name.
+pub fn body_invalid(error: &BodyInvalid) -> Problem {
+    Problem::new(ProblemKind::BodyInvalid, error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use hapax_core::FingerprintRules;
+    use http::Request;
+
+    use super::*;
+
+    fn intent(uri: &str, body: &str) -> RequestIntent {
+        let request = Request::post(uri).header(CONTENT_TYPE, "application/json");
+        let head = Arc::new(request.body(()).unwrap().into_parts().0);
+        RequestIntent::new(
+            &OperationName::new("pay").unwrap(),
+            &head,
+            &Bytes::from(body.to_owned()),
+        )
+    }
+
+    #[test]
+    fn the_target_that_the_client_sent_counts_not_what_a_router_made_of_it() {
+        let fingerprinter = FingerprintRules::default().prepare();
+        let print = |intent: RequestIntent| intent.fingerprint(&fingerprinter).unwrap();
+        let sent = print(intent("/eu/payments?a=1", "{}"));
+        let routed = || intent("/payments", "{}");
+        assert_ne!(print(routed()), sent);
+        assert_eq!(print(routed().with_target(Uri::from_static("/eu/payments?a=1"))), sent);
+        assert_ne!(print(routed().with_target(Uri::from_static("/us/payments?a=1"))), sent);
+        assert_ne!(print(routed().with_target(Uri::from_static("/eu/payments?a=2"))), sent);
+    }
+
+    #[test]
+    fn what_is_compared_is_there_once_and_reaches_the_service() {
+        let compared = [HeaderName::from_static("if-match")];
+        let check = |lines: &[(&'static str, &str)]| {
+            let mut headers = HeaderMap::new();
+            for (name, value) in lines {
+                headers.append(*name, HeaderValue::from_str(value).unwrap());
+            }
+            check_compared(&compared, &headers).map_err(|problem| problem.kind)
+        };
+        assert_eq!(check(&[]), Ok(()));
+        let passes = [("content-type", "text/plain"), ("connection", "x-other")];
+        assert_eq!(check(&passes), Ok(()));
+        for refused in [
+            [("content-type", "text/plain"), ("content-type", "text/plain")],
+            [("content-encoding", "gzip"), ("content-encoding", "br")],
+            [("content-type", "text/plain"), ("connection", "close, Content-Type")],
+            [("if-match", "\"1\""), ("connection", "if-match")],
+        ] {
+            assert_eq!(check(&refused), Err(ProblemKind::BodyInvalid), "{refused:?}");
+        }
+    }
+}

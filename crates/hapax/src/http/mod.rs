@@ -1,0 +1,25 @@
+//! HTTP as the engine sees it: from a request to its key and intent, from an [`Answer`] to the
+//! response. Every door that speaks HTTP goes through here, so a request is the same operation and
+//! its answer the same bytes, whichever door it comes to.
+//!
+//! In the order of a request's way: [`key()`], [`check_compared`], [`body::read_bounded`],
+//! [`RequestIntent`]; the engine runs; [`read_reply`] within the execution; then [`respond`], or
+//! [`refuse`] where a step before it found a problem. What connections, routes and scopes are is
+//! the door's to know.
+//!
+//! [`Answer`]: crate::Answer
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "what a test collects, it made"))]
+
+pub mod body;
+mod field_names;
+pub mod headers;
+mod intent;
+mod key;
+mod reply;
+mod response;
+
+pub use field_names::{FieldNames, NotAHeader};
+pub use intent::{RequestIntent, body_invalid, check_compared};
+pub use key::{key, key_missing};
+pub use reply::{BrokenOff, read_reply, said};
+pub use response::{refuse, respond};
