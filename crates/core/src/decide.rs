@@ -65,6 +65,12 @@ impl DecisionRules {
         }
     }
 
+    /// Whether the claim of an attempt that was not admitted may be taken over. An attempt that is
+    /// judged as a whole is admitted under a permission; the beginning of a step asks for none.
+    const fn may_take_over(&self, record: &Record) -> bool {
+        record.clean || self.same_target || matches!(record.progress, Progress::Whole)
+    }
+
     /// Why an uncertain record may go on at `now`, if it may.
     pub fn goes_on(&self, record: &Record, now: StoreTime) -> Option<AdvanceReason> {
         if record.progress == Progress::Accounted {
@@ -132,6 +138,8 @@ pub fn decide(
     }
     match state {
         State::Released => Decision::Advance(AdvanceReason::Released),
+        // Steps that were done elsewhere are not continued here.
+        State::Claimed if record.lease_over(now) && !rules.may_take_over(record) => Decision::Hold,
         State::Claimed if record.lease_over(now) => Decision::Advance(AdvanceReason::LeaseOver),
         State::Executing if record.lease_over(now) => Decision::Doubt,
         State::Claimed | State::Executing => Decision::InFlight,

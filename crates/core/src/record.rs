@@ -429,6 +429,10 @@ impl Record {
             AdvanceReason::Resend { before } if before <= now => {
                 return Err(WriteRefused::ResendOver);
             }
+            // A step in doubt has a permission of its own, pinned when it was first begun.
+            AdvanceReason::Resend { .. } if self.is_in_doubt_for_good(now) => {
+                return Err(WriteRefused::ResendOver);
+            }
             AdvanceReason::Resend { .. } => Event::Resend,
             AdvanceReason::Resume => Event::Resume,
         };
@@ -490,8 +494,8 @@ impl Record {
     /// again here, when it is used (`protocol.md` 13).
     ///
     /// # Errors
-    /// [`WriteRefused`] when it is not the owner's any more, not claimed, or the permission is
-    /// over.
+    /// [`WriteRefused`] when it is not the owner's any more, not claimed, the permission is over,
+    /// or a step is in doubt.
     pub fn admit(
         &self,
         by: &Ownership,
@@ -504,6 +508,10 @@ impl Record {
             return Ok(self.clone());
         }
         self.state(now).on(Event::Admit)?;
+        if let Progress::InDoubt { .. } = self.progress {
+            // By that step alone: it checks the step's own permission.
+            return Err(WriteRefused::StepInDoubt);
+        }
         if !self.is_accounted() && resend_before.is_none_or(|before| before <= now) {
             return Err(WriteRefused::ResendOver);
         }

@@ -112,6 +112,14 @@ impl Record {
             || (self.clean && matches!(self.progress, Progress::Whole))
     }
 
+    /// Whether a step is in doubt that may not be done again at `now`.
+    pub(crate) fn is_in_doubt_for_good(&self, now: StoreTime) -> bool {
+        match self.progress {
+            Progress::InDoubt { resend_before } => resend_before.is_none_or(|before| before <= now),
+            Progress::Whole | Progress::Accounted => false,
+        }
+    }
+
     /// The record with a step begun by its owner: admitted, its lease extended, in doubt until the
     /// step ends. Issued again by the same attempt, it only extends the lease.
     ///
@@ -127,24 +135,28 @@ impl Record {
         lease: Duration,
         now: StoreTime,
     ) -> Result<Self, WriteRefused> {
+        self.owned(by)?;
         let resend_before = match self.progress {
             Progress::Whole => return Err(WriteRefused::NoSteps),
             Progress::Accounted => resend_for.map(|memory| now.after(memory)),
             // What was permitted when it was first begun counts.
             Progress::InDoubt { resend_before } => {
                 let is_resend = self.own_state == OwnState::Claimed;
-                if is_resend && resend_before.is_none_or(|before| before <= now) {
+                if is_resend && self.is_in_doubt_for_good(now) {
                     return Err(WriteRefused::ResendOver);
                 }
                 resend_before
             }
         };
-        let next = self.in_step(by, lease, now)?;
+        let next = self.in_step(lease, now)?;
         Ok(Self { progress: Progress::InDoubt { resend_before }, ..next })
     }
 
     /// The record with the step in doubt ended by its owner, its lease extended. Also for a step
     /// that was not begun before, because it begins and ends in one transaction.
+    ///
+    /// That it is the one in doubt, the store compares by name: one that ended before is only
+    /// renewed, or another one that is in doubt would pass for ended.
     ///
     /// # Errors
     /// [`WriteRefused`] when the record is not the owner's any more, has no steps, or a step of an
@@ -155,6 +167,7 @@ impl Record {
         lease: Duration,
         now: StoreTime,
     ) -> Result<Self, WriteRefused> {
+        self.owned(by)?;
         match self.progress {
             Progress::Whole => return Err(WriteRefused::NoSteps),
             Progress::InDoubt { .. } if self.own_state == OwnState::Claimed => {
@@ -162,18 +175,12 @@ impl Record {
             }
             Progress::Accounted | Progress::InDoubt { .. } => {}
         }
-        let next = self.in_step(by, lease, now)?;
+        let next = self.in_step(lease, now)?;
         Ok(Self { progress: Progress::Accounted, ..next })
     }
 
     /// The record with its owner at a step: from the first one on, an effect may exist.
-    fn in_step(
-        &self,
-        by: &Ownership,
-        lease: Duration,
-        now: StoreTime,
-    ) -> Result<Self, WriteRefused> {
-        self.owned(by)?;
+    fn in_step(&self, lease: Duration, now: StoreTime) -> Result<Self, WriteRefused> {
         match self.state(now) {
             State::Executing => {}
             state @ State::Claimed => drop(state.on(Event::Admit)?),

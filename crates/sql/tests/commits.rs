@@ -23,7 +23,7 @@ use tokio::task::JoinSet;
 
 /// How many commits the only node of a store has made.
 fn commits(place: &Place) -> i64 {
-    number(&place.shell(), "SELECT max(seq) FROM mark")
+    number(&place.shell(), "SELECT max(seq) FROM hapax_mark")
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -39,7 +39,7 @@ async fn many_claims_share_a_commit() {
     assert_eq!(claims.join_all().await.len(), 1000);
     let commits = commits(&place) - before;
     assert!(commits < 300, "{commits} commits for 1000 claims");
-    assert_eq!(number(&place.shell(), "SELECT count(*) FROM record"), 1000);
+    assert_eq!(number(&place.shell(), "SELECT count(*) FROM hapax_record"), 1000);
 }
 
 #[tokio::test]
@@ -69,8 +69,8 @@ async fn an_ambiguous_commit_is_found_out() {
         assert_eq!(found.response.expect("kept").body, "done");
         assert_eq!(store.standing(), StandingState::Ready);
     }
-    assert_eq!(number(&place.shell(), "SELECT count(*) FROM record"), 2);
-    assert_eq!(number(&place.shell(), "SELECT count(*) FROM ending"), 2);
+    assert_eq!(number(&place.shell(), "SELECT count(*) FROM hapax_record"), 2);
+    assert_eq!(number(&place.shell(), "SELECT count(*) FROM hapax_ending"), 2);
 }
 
 #[tokio::test]
@@ -191,7 +191,7 @@ async fn a_claim_of_a_stub_takes_its_slot() {
     let retention = Retention::default();
     let nothing = Settlement::NotApplied { every_attempt: false, retention };
     let stub = done(store.settle(record.ownership(), nothing).await);
-    let due = "SELECT count(*) FROM ending WHERE due IS NOT NULL";
+    let due = "SELECT count(*) FROM hapax_ending WHERE due IS NOT NULL";
     assert_eq!(number(&place.shell(), due), 1);
     let claim = claim_of(stub.id);
     let advance = Advance { seen: stub.seen(), reason: AdvanceReason::Released, claim };
@@ -226,8 +226,8 @@ async fn a_full_store_says_so_writes_nothing_half_and_goes_on_when_there_is_spac
     let found = store.find(record.id).await.expect("a find").expect("it is there");
     assert_eq!((found.record, found.response), (record.clone(), None), "nothing of the settle");
     let shell = place.shell();
-    assert_eq!(number(&shell, "SELECT count(*) FROM ending"), settled);
-    assert_eq!(number(&shell, "SELECT count(*) FROM body"), settled);
+    assert_eq!(number(&shell, "SELECT count(*) FROM hapax_ending"), settled);
+    assert_eq!(number(&shell, "SELECT count(*) FROM hapax_body"), settled);
 
     let month = Duration::from_secs(31 * 86_400);
     clock.advance(month);
@@ -325,7 +325,7 @@ async fn a_log_that_grew_is_cut_when_there_is_time() {
     let place = Place::new();
     let store = place.open();
     let shell = place.shell();
-    shell.execute_batch("BEGIN; SELECT count(*) FROM record").expect("somebody reads");
+    shell.execute_batch("BEGIN; SELECT count(*) FROM hapax_record").expect("somebody reads");
     let body = Bytes::from(vec![7; 1 << 20]);
     for _ in 0..10 {
         let record = executing(&store).await;
@@ -365,7 +365,7 @@ async fn a_damaged_row_fails_alone() {
     let place = Place::new();
     let store = place.open();
     let (bad, good) = (executing(&store).await, executing(&store).await);
-    let damage = "UPDATE record SET state = 9 WHERE claim = ?1";
+    let damage = "UPDATE hapax_record SET state = 9 WHERE claim = ?1";
     assert_eq!(place.shell().execute(damage, [bad.claim.0]), Ok(1));
     let renew = |of: &hapax_core::Record| store.renew(of.ownership(), Duration::from_secs(9));
     let (bad, good) = tokio::join!(renew(&bad), renew(&good));

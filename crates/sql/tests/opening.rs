@@ -82,10 +82,54 @@ fn another_programs_database_is_left_alone() {
     assert_eq!(
         message(&place, &refused(place.file())),
         "DIR/hapax.db is a SQLite database of another program; give hapax a file of its own, such \
-         as hapax.db"
+         as hapax.db. An application that keeps hapax's tables in its own database opens it with \
+         SqliteConfig::shared"
     );
     let mode = place.shell().pragma_query_value(None, "journal_mode", |row| row.get(0));
     assert_eq!(mode, Ok("delete".to_owned()), "not even its journal mode was changed");
+}
+
+#[tokio::test]
+async fn an_applications_database_takes_our_tables_beside_its_own_and_keeps_what_is_its() {
+    let place = Place::new();
+    let shell = place.shell();
+    let own = "PRAGMA page_size = 8192; PRAGMA user_version = 7; PRAGMA application_id = 9;
+               CREATE TABLE record (id INTEGER PRIMARY KEY AUTOINCREMENT, what TEXT);
+               CREATE INDEX record_what ON record (what);
+               INSERT INTO record (what) VALUES ('theirs')";
+    shell.execute_batch(own).expect("an application was here");
+    let config = SqliteConfig { shared: true, ..SqliteConfig::new(place.file()) };
+    let store = SqliteStore::open(config.clone()).expect("it opens");
+    let record = executing(&store).await;
+    let shared = SqliteStore::open(config).expect("it opens again");
+    assert!(shared.find(record.id).await.expect("a find").is_some());
+    // The application goes on.
+    shell.execute("INSERT INTO record (what) VALUES ('still theirs')", ()).expect("its table");
+    let kept = ["user_version", "application_id", "page_size"].map(|name| {
+        shell.pragma_query_value(None, name, |row| row.get::<_, i64>(0)).expect("a number")
+    });
+    assert_eq!(kept, [7, 9, 8192]);
+    let mode = shell.pragma_query_value(None, "journal_mode", |row| row.get::<_, String>(0));
+    assert_eq!(mode.expect("a mode"), "wal");
+    assert_eq!(number(&shell, "SELECT count(*) FROM record"), 2);
+    let strays = "SELECT count(*) FROM sqlite_schema WHERE type IN ('table', 'index') \
+                  AND name NOT GLOB 'hapax_*' AND name NOT GLOB '_hapax_*' \
+                  AND name NOT GLOB 'sqlite_*'";
+    assert_eq!(number(&shell, strays), 2, "all other names are the application's");
+
+    store.close().await;
+    shared.close().await;
+    let reader = SqliteStore::open_read_only(place.file()).expect("it is read");
+    let listed = reader.list(ListFilter { limit: 10, ..ListFilter::default() }).await;
+    assert_eq!(listed.expect("a list").len(), 1);
+}
+
+#[test]
+fn an_applications_database_without_our_tables_is_not_read() {
+    let place = Place::new();
+    place.shell().execute("CREATE TABLE orders (id INTEGER)", ()).expect("a table");
+    let foreign = SqliteStore::open_read_only(place.file()).expect_err("it has no records");
+    assert!(matches!(foreign, OpenError::NotHapax(_)), "{foreign:?}");
 }
 
 #[tokio::test]
@@ -125,7 +169,7 @@ async fn another_migration_of_the_same_version_is_refused() {
     assert_eq!(
         message(&place, &refused(place.file())),
         "migration 1 of DIR/hapax.db is not the one that this hapax knows; use the hapax that \
-         made the file"
+         made the file, or start with a new file if its records need not be kept"
     );
 }
 
@@ -216,7 +260,7 @@ fn many_may_open_a_new_file_at_once() {
             opening.join().expect("every one opens");
         }
     });
-    assert_eq!(number(&place.shell(), "SELECT count(*) FROM store"), 1);
+    assert_eq!(number(&place.shell(), "SELECT count(*) FROM hapax_store"), 1);
     assert_eq!(number(&place.shell(), "SELECT count(*) FROM _hapax_migrations"), 1);
 }
 

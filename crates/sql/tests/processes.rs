@@ -128,9 +128,9 @@ fn two_processes_share_a_file() {
     let shares = claimed.map(|ours| ours.len());
     assert!(shares.iter().all(|share| *share > 0), "one of them starved: {shares:?}");
     let shell = place.shell();
-    assert_eq!(number(&shell, "SELECT count(*) FROM record"), 200);
-    assert_eq!(number(&shell, "SELECT count(*) FROM ending"), 200);
-    assert_eq!(number(&shell, "SELECT count(*) FROM body"), 200);
+    assert_eq!(number(&shell, "SELECT count(*) FROM hapax_record"), 200);
+    assert_eq!(number(&shell, "SELECT count(*) FROM hapax_ending"), 200);
+    assert_eq!(number(&shell, "SELECT count(*) FROM hapax_body"), 200);
 }
 
 #[tokio::test]

@@ -26,8 +26,8 @@ async fn a_backup_renamed_over_the_file_trips_and_becomes_the_newer_incarnation(
     assert!(matches!(store.standing(), StandingState::Regressed { .. }));
 
     let shell = place.shell();
-    assert_eq!(number(&shell, "SELECT epoch FROM store"), 1);
-    assert_eq!(number(&shell, "SELECT count(*) FROM record"), 1, "nothing of the old file");
+    assert_eq!(number(&shell, "SELECT epoch FROM hapax_store"), 1);
+    assert_eq!(number(&shell, "SELECT count(*) FROM hapax_record"), 1, "nothing of the old file");
     let intact = shell.query_row("PRAGMA integrity_check", (), |row| row.get::<_, String>(0));
     assert_eq!(intact.expect("a check"), "ok");
     drop(shell);
@@ -92,7 +92,7 @@ async fn a_backup_copied_into_the_file_trips() {
     store.close().await;
 
     let shell = place.shell();
-    assert_eq!(number(&shell, "SELECT count(*) FROM record"), 1, "nothing of the old log");
+    assert_eq!(number(&shell, "SELECT count(*) FROM hapax_record"), 1, "nothing of the old log");
     let intact = shell.query_row("PRAGMA integrity_check", (), |row| row.get::<_, String>(0));
     assert_eq!(intact.expect("a check"), "ok");
     drop(shell);
@@ -104,11 +104,11 @@ async fn a_backup_copied_into_the_file_trips() {
 #[tokio::test]
 async fn a_mark_elsewhere_than_it_was_left_trips_and_raises_the_epoch() {
     let cases = [
-        ("UPDATE mark SET seq = seq - 1", "went back in time"),
-        ("UPDATE mark SET seq = seq + 1", "stands at"),
-        ("DELETE FROM mark", "mark is missing"),
-        ("UPDATE store SET uuid = zeroblob(16)", "another store"),
-        ("DELETE FROM store", "another store"),
+        ("UPDATE hapax_mark SET seq = seq - 1", "went back in time"),
+        ("UPDATE hapax_mark SET seq = seq + 1", "stands at"),
+        ("DELETE FROM hapax_mark", "mark is missing"),
+        ("UPDATE hapax_store SET uuid = zeroblob(16)", "another store"),
+        ("DELETE FROM hapax_store", "another store"),
     ];
     for (tampering, expected) in cases {
         let place = Place::new();
@@ -120,8 +120,8 @@ async fn a_mark_elsewhere_than_it_was_left_trips_and_raises_the_epoch() {
         assert!(reason.contains(expected), "{tampering}: {reason}");
         assert_eq!(store.find(claim.id).await, Ok(None), "{tampering}: nothing was admitted");
         regressed(store.beat().await);
-        let raised = number(&place.shell(), "SELECT coalesce(max(epoch), -1) FROM store");
-        let expected = if tampering == "DELETE FROM store" { -1 } else { 1 };
+        let raised = number(&place.shell(), "SELECT coalesce(max(epoch), -1) FROM hapax_store");
+        let expected = if tampering == "DELETE FROM hapax_store" { -1 } else { 1 };
         assert_eq!(raised, expected, "{tampering}");
     }
 }
@@ -132,21 +132,25 @@ async fn one_nodes_regression_stops_all_until_they_restart_and_is_raised_once() 
     let (first, second) = (place.open(), place.open());
     executing(&first).await;
     executing(&second).await;
-    place.shell().execute("UPDATE mark SET seq = 0", ()).expect("both marks go back");
+    place.shell().execute("UPDATE hapax_mark SET seq = 0", ()).expect("both marks go back");
     regressed(first.claim(a_claim()).await);
     regressed(second.claim(a_claim()).await);
-    assert_eq!(number(&place.shell(), "SELECT epoch FROM store"), 2, "each lost its own mark");
+    assert_eq!(
+        number(&place.shell(), "SELECT epoch FROM hapax_store"),
+        2,
+        "each lost its own mark"
+    );
 
     let (first, second) = (place.open(), place.open());
     executing(&second).await;
     // The mark of the one that has not written since it opened.
-    let idle = "UPDATE mark SET seq = 7 \
-                WHERE seq = 0 AND at = (SELECT max(at) FROM mark WHERE seq = 0)";
+    let idle = "UPDATE hapax_mark SET seq = 7 \
+                WHERE seq = 0 AND at = (SELECT max(at) FROM hapax_mark WHERE seq = 0)";
     place.shell().execute(idle, ()).expect("its mark moves");
     regressed(first.claim(a_claim()).await);
     let reason = regressed(second.claim(a_claim()).await);
     assert!(reason.contains("raised the epoch from 2 to 3"), "{reason}");
-    assert_eq!(number(&place.shell(), "SELECT epoch FROM store"), 3);
+    assert_eq!(number(&place.shell(), "SELECT epoch FROM hapax_store"), 3);
 }
 
 #[tokio::test]
@@ -172,6 +176,6 @@ async fn a_store_that_its_user_distrusts_is_not_used_on() {
     assert_eq!(regressed(store.claim(a_claim()).await), "an acknowledged record is gone");
     assert!(store.find(record.id).await.expect("it can be looked at").is_some());
     store.close().await;
-    assert_eq!(number(&place.shell(), "SELECT epoch FROM store"), 1);
+    assert_eq!(number(&place.shell(), "SELECT epoch FROM hapax_store"), 1);
     regressed(neighbour.claim(a_claim()).await);
 }

@@ -96,7 +96,7 @@ impl Harness for Sqlite {
     }
 
     async fn change_incarnation(&mut self) -> Result<(), Unsupported> {
-        let changed = self.shell().execute("UPDATE store SET epoch = epoch + 1", ());
+        let changed = self.shell().execute("UPDATE hapax_store SET epoch = epoch + 1", ());
         assert_eq!(changed, Ok(1));
         Ok(())
     }
@@ -107,7 +107,7 @@ impl Harness for Sqlite {
     }
 
     async fn erase_lease(&mut self, id: RecordId) -> Result<(), Unsupported> {
-        let sql = "UPDATE record SET lease_end = NULL WHERE id = ?1";
+        let sql = "UPDATE hapax_record SET lease_end = NULL WHERE id = ?1";
         assert_eq!(self.shell().execute(sql, [id.as_bytes()]), Ok(1));
         Ok(())
     }

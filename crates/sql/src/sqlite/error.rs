@@ -53,7 +53,8 @@ pub enum OpenError {
     /// It is a SQLite database of something else.
     #[error(
         "{0} is a SQLite database of another program; give hapax a file of its own, such as \
-         hapax.db"
+         hapax.db. An application that keeps hapax's tables in its own database opens it with \
+         SqliteConfig::shared"
     )]
     NotHapax(PathBuf),
     /// It is damaged.
@@ -93,7 +94,7 @@ pub enum OpenError {
     /// A migration was applied with another text than this hapax has.
     #[error(
         "migration {version} of {path} is not the one that this hapax knows; use the hapax that \
-         made the file"
+         made the file, or start with a new file if its records need not be kept"
     )]
     OtherMigration {
         /// The file.

@@ -15,13 +15,13 @@ use std::{
 };
 
 use hapax_core::{
-    Advance, ClaimNumber, Found, NewClaim, Observed, ObservedEnd, OperationName, Ownership,
-    PolicyDigest, RecordId, Seen, Settlement, StoreTime, Would,
+    Advance, BeginStep, ClaimNumber, Found, NewClaim, Observed, ObservedEnd, OperationName,
+    Ownership, PolicyDigest, RecordId, Seen, Settlement, Step, StepEnd, StepName, StoreTime, Would,
 };
 use hapax_store::{
     Claimed, Claims, Clock, HistoryEntry, Inspect, ListFilter, Listed, Lookup, Observation,
-    Observations, Owned, Policies, Reply, SecretPin, Secrets, Standing, StandingState, StoreError,
-    Sweep, Swept, SystemClock, Written,
+    Observations, Owned, Policies, Reply, SecretPin, Secrets, Standing, StandingState, Steps,
+    StoreError, Sweep, Swept, SystemClock, Written,
 };
 use tokio::sync::oneshot;
 
@@ -39,6 +39,7 @@ mod records;
 mod rows;
 mod session;
 mod sql;
+mod steps;
 mod sweep;
 mod view;
 mod writer;
@@ -70,8 +71,18 @@ pub struct SqliteConfig {
     /// the machine's clock unless set.
     pub clock: Arc<dyn Clock>,
     /// The size that the file may grow to, in bytes; what goes beyond it fails as on a full disk.
-    /// Unlimited unless set.
+    /// Unlimited unless set. A shared file counts as a whole, and only hapax's own writes fail.
     pub max_bytes: Option<u64>,
+    /// Whether the file may be an application's own database, with tables of its own: hapax then
+    /// keeps its tables, whose names begin with `hapax_` and `_hapax_`, beside them. `false`
+    /// unless set: a file with nothing but other tables is refused.
+    ///
+    /// The file is put into SQLite's write-ahead log (`journal_mode = WAL`), which lasts; nothing
+    /// else that belongs to the whole file is changed, not its `application_id`, `user_version`
+    /// or page size. The application's writes and hapax's take turns on SQLite's one lock, so
+    /// neither may hold it for long. Restoring the file from a backup takes hapax's history back
+    /// too, which it notices.
+    pub shared: bool,
 }
 
 impl SqliteConfig {
@@ -83,6 +94,7 @@ impl SqliteConfig {
             batch: 128,
             clock: Arc::new(SystemClock),
             max_bytes: None,
+            shared: false,
         }
     }
 }
@@ -94,6 +106,7 @@ impl fmt::Debug for SqliteConfig {
             .field("timeout", &self.timeout)
             .field("batch", &self.batch)
             .field("max_bytes", &self.max_bytes)
+            .field("shared", &self.shared)
             .finish_non_exhaustive()
     }
 }
@@ -126,8 +139,8 @@ impl SqliteStore {
     /// # Errors
     /// [`OpenError`], with its remedy.
     pub fn open(config: SqliteConfig) -> Result<Self, OpenError> {
-        let SqliteConfig { path, timeout, batch, clock, max_bytes } = config;
-        let opened = open::to_write(&path, timeout, max_bytes, clock.now().as_micros())?;
+        let opened = open::to_write(&config)?;
+        let SqliteConfig { path, timeout, batch, clock, .. } = config;
         let connections = (0..READERS)
             .map(|_| open::to_read(opened.files.path(), timeout))
             .collect::<Result<Vec<_>, _>>()?;
@@ -253,6 +266,10 @@ impl Claims for SqliteStore {
         self.write(move |tx| records::claim(tx, &claim))
     }
 
+    fn claim_all(&self, claims: Vec<NewClaim>) -> Reply<'_, Vec<Claimed>> {
+        self.write(move |tx| records::claim_all(tx, &claims))
+    }
+
     fn advance(&self, advance: Advance) -> Reply<'_, Claimed> {
         self.write(move |tx| records::advance(tx, &advance))
     }
@@ -278,6 +295,26 @@ impl Owned for SqliteStore {
 
     fn settle(&self, by: Ownership, settlement: Settlement) -> Reply<'_, Written> {
         self.write(move |tx| records::settle(tx, &by, &settlement))
+    }
+}
+
+impl Steps for SqliteStore {
+    fn begin_step(&self, by: Ownership, step: BeginStep, lease: Duration) -> Reply<'_, Written> {
+        self.write(move |tx| steps::begin(tx, &by, &step, lease))
+    }
+
+    fn end_step(
+        &self,
+        by: Ownership,
+        step: StepName,
+        end: StepEnd,
+        lease: Duration,
+    ) -> Reply<'_, Written> {
+        self.write(move |tx| steps::end(tx, &by, &step, &end, lease))
+    }
+
+    fn steps(&self, claim: ClaimNumber) -> Reply<'_, Vec<Step>> {
+        self.read(move |view| steps::of(view, claim))
     }
 }
 

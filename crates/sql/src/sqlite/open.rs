@@ -13,6 +13,7 @@ use std::{
 use rusqlite::{Connection, OpenFlags};
 
 use super::{
+    SqliteConfig,
     error::{OpenError, is_busy},
     guard::{FileId, Files, Mark, NodeId},
     migrate::{self, Content, KNOWN, Schema},
@@ -30,13 +31,8 @@ pub(super) struct Opened {
 const PAGE: u32 = 4096;
 
 /// Opens a file to write, and makes it if it is not there.
-pub(super) fn to_write(
-    path: &Path,
-    timeout: Duration,
-    max_bytes: Option<u64>,
-    now_micros: i64,
-) -> Result<Opened, OpenError> {
-    let path = absolute(path)?;
+pub(super) fn to_write(config: &SqliteConfig) -> Result<Opened, OpenError> {
+    let (path, timeout) = (absolute(&config.path)?, config.timeout);
     create(&path)?;
     let before = FileId::of(&path).map_err(|error| OpenError::from_io(&path, &error))?;
     let failed = |error| Failed::Sqlite(error).into_error(&path, timeout);
@@ -44,7 +40,7 @@ pub(super) fn to_write(
     let conn = Connection::open_with_flags(&path, flags).map_err(failed)?;
     conn.busy_timeout(timeout).map_err(failed)?;
     // SQLite does not wait for every lock that it meets while the journal mode changes.
-    let mark = until(timeout, || prepare(&conn, max_bytes, now_micros))
+    let mark = until(timeout, || prepare(&conn, config))
         .map_err(|error| error.into_error(&path, timeout))?;
     let files = Files::remember(&path).map_err(|error| OpenError::from_io(&path, &error))?;
     if FileId::of(&path).ok() != Some(before) {
@@ -209,15 +205,21 @@ fn until<T>(
 }
 
 /// Everything between an open file and a store; it may be repeated.
-fn prepare(conn: &Connection, max_bytes: Option<u64>, now_micros: i64) -> Result<Mark, Failed> {
+///
+/// What is set here is this connection's own, beside the journal mode: a shared file is the
+/// application's.
+fn prepare(conn: &Connection, config: &SqliteConfig) -> Result<Mark, Failed> {
     // The first look at the file: it tells a database from garbage without reading it all.
-    if migrate::content(conn)? == Content::Foreign {
+    let content = migrate::content(conn)?;
+    if content == Content::Foreign && !config.shared {
         return Err(Failed::NotHapax);
     }
     if conn.is_readonly(rusqlite::MAIN_DB)? {
         return Err(Failed::ReadOnly);
     }
-    conn.pragma_update(None, "page_size", PAGE)?;
+    if content == Content::Empty {
+        conn.pragma_update(None, "page_size", PAGE)?;
+    }
     let mode =
         conn.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get::<_, String>(0))?;
     if !mode.eq_ignore_ascii_case("wal") {
@@ -236,13 +238,13 @@ fn prepare(conn: &Connection, max_bytes: Option<u64>, now_micros: i64) -> Result
     conn.pragma_update(None, "temp_store", "MEMORY")?;
     conn.pragma_update(None, "trusted_schema", false)?;
     conn.pragma_update(None, "cell_size_check", true)?;
-    if let Some(max_bytes) = max_bytes {
+    if let Some(max_bytes) = config.max_bytes {
         let page = conn.pragma_query_value(None, "page_size", |row| row.get::<_, u32>(0))?;
         let pages = u32::try_from(max_bytes / u64::from(page.max(1))).unwrap_or(u32::MAX - 1);
         conn.pragma_update_and_check(None, "max_page_count", pages.max(1), |_| Ok(()))?;
     }
     conn.execute_batch(sql::BEGIN)?;
-    let mark = register(conn, now_micros);
+    let mark = register(conn, config.clock.now().as_micros());
     let end = if mark.is_ok() { sql::COMMIT } else { sql::ROLLBACK };
     conn.execute_batch(end)?;
     mark
@@ -255,7 +257,7 @@ fn register(conn: &Connection, now_micros: i64) -> Result<Mark, Failed> {
     let uuid = uuid::Builder::from_random_bytes(random()?).into_uuid().into_bytes();
     conn.execute(sql::ADD_STORE, [&uuid])?;
     conn.execute(sql::ADD_MARK, (node.as_bytes(), now_micros))?;
-    let incarnation = conn.query_row("SELECT uuid, epoch FROM store", (), |row| {
+    let incarnation = conn.query_row("SELECT uuid, epoch FROM hapax_store", (), |row| {
         Ok((row.get::<_, [u8; 16]>(0)?, row.get::<_, u32>(1)?))
     });
     let (uuid, epoch) = incarnation?;
@@ -282,7 +284,7 @@ mod tests {
     #[test]
     fn the_log_is_synced_fully_and_read_back() {
         let dir = tempfile::tempdir().expect("a directory");
-        let opened = to_write(&dir.path().join("hapax.db"), Duration::ZERO, None, 0);
+        let opened = to_write(&SqliteConfig::new(dir.path().join("hapax.db")));
         let conn = opened.expect("it opens").conn;
         let text = |name| conn.pragma_query_value(None, name, |row| row.get::<_, String>(0));
         let number = |name| conn.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
@@ -294,7 +296,8 @@ mod tests {
     #[test]
     fn a_database_that_cannot_have_a_log_is_refused() {
         let conn = Connection::open_in_memory().expect("memory");
-        let refused = prepare(&conn, None, 0).map(drop).map_err(|failed| {
+        let config = SqliteConfig::new("/net/hapax.db");
+        let refused = prepare(&conn, &config).map(drop).map_err(|failed| {
             failed.into_error(Path::new("/net/hapax.db"), Duration::ZERO).to_string()
         });
         let expected = "/net/hapax.db cannot use SQLite's write-ahead log (journal mode stays \

@@ -6,15 +6,15 @@ use std::time::Duration;
 use bytes::Bytes;
 use hapax_core::{
     Advance, AdvanceReason, Attempt, ClaimNumber, Ending, EndingKind, Found, NewClaim, OwnState,
-    Ownership, PolicyDigest, Record, RecordId, Seen, Settlement, State, StoreTime, StoredResponse,
-    WriteRefused,
+    Ownership, PolicyDigest, Progress, Record, RecordId, Seen, Settlement, State, StoreTime,
+    StoredResponse, WriteRefused,
 };
 use hapax_store::{Claimed, Written};
 use rusqlite::params;
 
 use super::{
     error::Failure,
-    rows, sql,
+    rows, sql, steps,
     view::{Tx, View},
 };
 
@@ -31,6 +31,7 @@ pub(super) fn claim(tx: &Tx<'_>, claim: &NewClaim) -> Result<Claimed, Failure> {
     let policy = policy_number(tx, &claim.policy)?;
     // The number is not known before it is inserted, and nothing else depends on it.
     let mut record = Record::new(claim, ClaimNumber(0), tx.epoch, tx.now);
+    let (progress, resend_before) = rows::progress_codes(record.progress);
     let number = tx.insert(
         sql::ADD_RECORD,
         params![
@@ -43,6 +44,8 @@ pub(super) fn claim(tx: &Tx<'_>, claim: &NewClaim) -> Result<Claimed, Failure> {
             record.lease_end.map(StoreTime::as_micros),
             record.clean,
             record.first_admitted.map(StoreTime::as_micros),
+            progress,
+            resend_before,
             record.secret_version,
             record.created.as_micros(),
         ],
@@ -59,6 +62,20 @@ pub(super) fn claim(tx: &Tx<'_>, claim: &NewClaim) -> Result<Claimed, Failure> {
     }
 }
 
+/// Each claim by itself, in the order of ids, so that all batches take them in one order. What is
+/// stored of one and cannot be read leaves none of them.
+pub(super) fn claim_all(tx: &Tx<'_>, claims: &[NewClaim]) -> Result<Vec<Claimed>, Failure> {
+    let mut by_id = (0..).zip(claims).collect::<Vec<(usize, _)>>();
+    // Stable: of two claims of one id the first one is first.
+    by_id.sort_by_key(|(_, claim)| claim.id);
+    let mut claimed = tx.in_one(|| {
+        let claim_one = |(place, one): (usize, &NewClaim)| Ok((place, claim(tx, one)?));
+        by_id.into_iter().map(claim_one).collect::<Result<Vec<_>, Failure>>()
+    })?;
+    claimed.sort_unstable_by_key(|(place, _)| *place);
+    Ok(claimed.into_iter().map(|(_, claimed)| claimed).collect())
+}
+
 pub(super) fn advance(tx: &Tx<'_>, advance: &Advance) -> Result<Claimed, Failure> {
     let Some(before) = by_id(tx, &advance.claim.id)? else {
         return Ok(Claimed::Gone);
@@ -72,15 +89,17 @@ pub(super) fn advance(tx: &Tx<'_>, advance: &Advance) -> Result<Claimed, Failure
     // The slot first: it is what an older owner's settle and this takeover contend for.
     match superseded {
         Some(ending) => {
-            add_ending(tx, before.claim, before.attempt, &ending)?;
+            add_ending(tx, &before, &ending)?;
             note(tx, before.claim, before.attempt, "superseded")?;
         }
         None => take_stub(tx, &before)?,
     }
     move_record(tx, &before, &after)?;
     tx.execute(sql::DROP_BODY, [after.claim.0])?;
-    if let AdvanceReason::Resend { .. } = advance.reason {
-        note(tx, after.claim, after.attempt, "resent")?;
+    match advance.reason {
+        AdvanceReason::Resend { .. } => note(tx, after.claim, after.attempt, "resent")?,
+        AdvanceReason::Resume => note(tx, after.claim, after.attempt, "resumed")?,
+        AdvanceReason::LeaseOver | AdvanceReason::Released => {}
     }
     Ok(Claimed::Ours(after))
 }
@@ -117,13 +136,17 @@ pub(super) fn settle(
     by: &Ownership,
     settlement: &Settlement,
 ) -> Result<Written, Failure> {
-    let mut was_open = false;
+    let (mut was_open, mut had_steps) = (false, false);
     let written = owned(tx, by, |record| {
         was_open = record.ending.is_none();
+        had_steps = record.progress != Progress::Whole;
         record.settle(by, settlement, tx.now)
     })?;
     if was_open && let Written::Done(record) = &written {
         keep_response(tx, record, settlement)?;
+        if had_steps && record.progress == Progress::Whole {
+            steps::forget(tx, record.claim)?;
+        }
     }
     Ok(written)
 }
@@ -134,10 +157,19 @@ fn owned(
     by: &Ownership,
     step: impl FnOnce(&Record) -> Result<Record, WriteRefused>,
 ) -> Result<Written, Failure> {
+    owned_with(tx, by, |record| Ok(step(record)))
+}
+
+/// An owner's write whose step reads and writes more than the record. It reads before it writes.
+pub(super) fn owned_with(
+    tx: &Tx<'_>,
+    by: &Ownership,
+    step: impl FnOnce(&Record) -> Result<Result<Record, WriteRefused>, Failure>,
+) -> Result<Written, Failure> {
     let Some(before) = by_ownership(tx, by)? else {
         return Ok(Written::Missing);
     };
-    match step(&before) {
+    match step(&before)? {
         Ok(after) => {
             write(tx, &before, &after)?;
             Ok(Written::Done(after))
@@ -150,7 +182,7 @@ fn owned(
 fn write(tx: &Tx<'_>, before: &Record, after: &Record) -> Result<(), Failure> {
     let ended = if before.ending.is_none() { after.ending } else { None };
     if let Some(ending) = &ended {
-        add_ending(tx, after.claim, after.attempt, ending)?;
+        add_ending(tx, after, ending)?;
     }
     if own_row(before) != own_row(after) {
         move_record(tx, before, after)?;
@@ -174,6 +206,8 @@ fn own_row(record: &Record) -> Record {
 
 fn move_record(tx: &Tx<'_>, before: &Record, after: &Record) -> Result<(), Failure> {
     let policy = policy_number(tx, &after.policy)?;
+    let (progress_before, resend_before_before) = rows::progress_codes(before.progress);
+    let (progress, resend_before) = rows::progress_codes(after.progress);
     tx.execute_one(
         sql::MOVE_RECORD,
         params![
@@ -183,6 +217,8 @@ fn move_record(tx: &Tx<'_>, before: &Record, after: &Record) -> Result<(), Failu
             rows::own_state_code(before.own_state),
             before.fingerprint.to_bytes(),
             before.lease_end.map(StoreTime::as_micros),
+            progress_before,
+            resend_before_before,
             rows::attempt_code(after.attempt),
             after.owner.as_bytes(),
             rows::own_state_code(after.own_state),
@@ -191,19 +227,17 @@ fn move_record(tx: &Tx<'_>, before: &Record, after: &Record) -> Result<(), Failu
             after.lease_end.map(StoreTime::as_micros),
             after.clean,
             after.first_admitted.map(StoreTime::as_micros),
+            progress,
+            resend_before,
         ],
     )
 }
 
 /// Takes the one slot in which an attempt ends.
-fn add_ending(
-    tx: &Tx<'_>,
-    claim: ClaimNumber,
-    attempt: Attempt,
-    ending: &Ending,
-) -> Result<(), Failure> {
+fn add_ending(tx: &Tx<'_>, record: &Record, ending: &Ending) -> Result<(), Failure> {
+    let has_steps = record.progress != Progress::Whole;
     let due = match ending.kind {
-        EndingKind::Outcome if ending.kept => {
+        EndingKind::Outcome if ending.kept || has_steps => {
             Some(ending.until.outcome.min(ending.until.tombstone))
         }
         EndingKind::Outcome | EndingKind::Released => Some(ending.until.tombstone),
@@ -212,8 +246,8 @@ fn add_ending(
     tx.execute_one(
         sql::ADD_ENDING,
         params![
-            claim.0,
-            rows::attempt_code(attempt),
+            record.claim.0,
+            rows::attempt_code(record.attempt),
             rows::ending_kind_code(ending.kind),
             ending.class.map(rows::class_code),
             ending.status,

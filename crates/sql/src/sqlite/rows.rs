@@ -4,7 +4,7 @@ use std::error::Error as StdError;
 
 use hapax_core::{
     Attempt, ClaimNumber, Ending, EndingKind, Fingerprint, OutcomeClass, OwnState, Owner,
-    PolicyDigest, Record, RecordId, StoreTime, Until,
+    PolicyDigest, Progress, Record, RecordId, StoreTime, Until,
 };
 use rusqlite::{Error, Result, Row, types::Type};
 
@@ -21,26 +21,27 @@ pub(super) fn record(row: &Row<'_>) -> Result<Record> {
         lease_end: optional_time(row, 7)?,
         clean: row.get(8)?,
         first_admitted: optional_time(row, 9)?,
-        secret_version: row.get(10)?,
-        created: time(row, 11)?,
+        progress: progress(row, 10)?,
+        secret_version: row.get(12)?,
+        created: time(row, 13)?,
         ending: ending(row)?,
     })
 }
 
 /// How many columns [`record`] reads; a listing has more behind them.
-pub(super) const RECORD_COLUMNS: usize = 19;
+pub(super) const RECORD_COLUMNS: usize = 21;
 
 fn ending(row: &Row<'_>) -> Result<Option<Ending>> {
-    if row.get::<_, Option<i64>>(12)?.is_none() {
+    if row.get::<_, Option<i64>>(14)?.is_none() {
         return Ok(None);
     }
     Ok(Some(Ending {
-        kind: coded(row, 12, ending_kind_of)?,
-        class: optional_class(row, 13)?,
-        status: row.get(14)?,
-        kept: row.get(15)?,
-        at: time(row, 16)?,
-        until: Until { outcome: time(row, 17)?, tombstone: time(row, 18)? },
+        kind: coded(row, 14, ending_kind_of)?,
+        class: optional_class(row, 15)?,
+        status: row.get(16)?,
+        kept: row.get(17)?,
+        at: time(row, 18)?,
+        until: Until { outcome: time(row, 19)?, tombstone: time(row, 20)? },
     }))
 }
 
@@ -54,6 +55,12 @@ fn optional_time(row: &Row<'_>, column: usize) -> Result<Option<StoreTime>> {
 
 pub(super) fn attempt(row: &Row<'_>, column: usize) -> Result<Attempt> {
     coded(row, column, |number| u64::try_from(number).ok().map(Attempt::from_wire))
+}
+
+/// From two columns: what it is, and until when a step in doubt may be done again.
+fn progress(row: &Row<'_>, column: usize) -> Result<Progress> {
+    let resend_before = optional_time(row, column + 1)?;
+    coded(row, column, |code| progress_of(code, resend_before))
 }
 
 pub(super) fn fingerprint(row: &Row<'_>, column: usize) -> Result<Fingerprint> {
@@ -115,6 +122,25 @@ const fn own_state_of(code: i64) -> Option<OwnState> {
     })
 }
 
+/// The code, and until when a step in doubt may be done again.
+pub(super) const fn progress_codes(progress: Progress) -> (i64, Option<i64>) {
+    match progress {
+        Progress::Whole => (0, None),
+        Progress::Accounted => (1, None),
+        Progress::InDoubt { resend_before: None } => (2, None),
+        Progress::InDoubt { resend_before: Some(before) } => (2, Some(before.as_micros())),
+    }
+}
+
+const fn progress_of(code: i64, resend_before: Option<StoreTime>) -> Option<Progress> {
+    Some(match code {
+        0 => Progress::Whole,
+        1 => Progress::Accounted,
+        2 => Progress::InDoubt { resend_before },
+        _ => return None,
+    })
+}
+
 pub(super) const fn ending_kind_code(kind: EndingKind) -> i64 {
     match kind {
         EndingKind::Outcome => 0,
@@ -156,6 +182,17 @@ mod tests {
         for state in [OwnState::Claimed, OwnState::Executing, OwnState::Uncertain] {
             assert_eq!(own_state_of(own_state_code(state)), Some(state));
         }
+        let before = Some(StoreTime::from_micros(7));
+        for progress in [
+            Progress::Whole,
+            Progress::Accounted,
+            Progress::InDoubt { resend_before: None },
+            Progress::InDoubt { resend_before: before },
+        ] {
+            let (code, resend_before) = progress_codes(progress);
+            let resend_before = resend_before.map(StoreTime::from_micros);
+            assert_eq!(progress_of(code, resend_before), Some(progress));
+        }
         for kind in [EndingKind::Outcome, EndingKind::Superseded, EndingKind::Released] {
             assert_eq!(ending_kind_of(ending_kind_code(kind)), Some(kind));
         }
@@ -167,6 +204,7 @@ mod tests {
     #[test]
     fn an_unknown_code_is_no_value() {
         assert_eq!(own_state_of(3), None);
+        assert_eq!(progress_of(3, None), None);
         assert_eq!(ending_kind_of(-1), None);
         assert_eq!(class_of(2), None);
     }

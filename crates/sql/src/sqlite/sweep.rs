@@ -28,15 +28,21 @@ pub(super) fn sweep(
     let outcomes = outcomes_over(tx, now, limit)?;
     if !outcomes.is_empty() {
         let claims = json(&outcomes);
-        tx.execute(sql::DROP_BODIES, [&claims])?;
-        tx.execute(sql::BURY, [&claims])?;
+        for sweep in [sql::DROP_BODIES, sql::SWEEP_STEPS, sql::BURY] {
+            tx.execute(sweep, [&claims])?;
+        }
     }
     let tombstones = tx.all(sql::TOMBSTONES_OVER, params![now, limit], |row| row.get(0))?;
     if !tombstones.is_empty() {
         let claims = json(&tombstones);
         // A record without its ending would read as executing: they go together.
-        for purge in [sql::DROP_BODIES, sql::PURGE_HISTORY, sql::PURGE_ENDINGS, sql::PURGE_RECORDS]
-        {
+        for purge in [
+            sql::DROP_BODIES,
+            sql::SWEEP_STEPS,
+            sql::PURGE_HISTORY,
+            sql::PURGE_ENDINGS,
+            sql::PURGE_RECORDS,
+        ] {
             tx.execute(purge, [&claims])?;
         }
     }

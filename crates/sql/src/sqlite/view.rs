@@ -6,7 +6,7 @@ use hapax_core::StoreTime;
 use hapax_store::StoreError;
 use rusqlite::{Connection, OptionalExtension, Params, Row};
 
-use super::error::Failure;
+use super::{error::Failure, sql};
 
 /// The store as one reading sees it.
 pub(super) struct View<'c> {
@@ -84,6 +84,25 @@ impl<'c> Tx<'c> {
                 Err(StoreError::Corrupt { reason }.into())
             }
         }
+    }
+
+    /// Does work of several parts as a whole: where one part cannot read what is stored, none is
+    /// done, and the rest of the transaction goes on.
+    pub(super) fn in_one<T>(
+        &self,
+        work: impl FnOnce() -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let control = |sql| self.view.conn.prepare_cached(sql)?.execute(()).map(drop);
+        control(sql::BEGIN_PART)?;
+        let done = work();
+        match &done {
+            // All of the transaction is rolled back.
+            Err(Failure::Transaction(_)) => return done,
+            Err(Failure::Unreadable(_)) => control(sql::UNDO_PART)?,
+            Ok(_) => {}
+        }
+        control(sql::END_PART)?;
+        done
     }
 
     /// Inserts a row, if the statement's conflict rule lets it; answers with what it returns.

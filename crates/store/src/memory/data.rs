@@ -7,8 +7,8 @@ use std::{
 
 use hapax_core::{
     Advance, AdvanceReason, Attempt, ClaimNumber, Ending, EndingKind, Found, NewClaim,
-    OperationName, OwnState, Ownership, PolicyDigest, Record, RecordId, Seen, Settlement, Step,
-    StoreTime, StoredResponse, WriteRefused,
+    OperationName, OwnState, Ownership, PolicyDigest, Progress, Record, RecordId, Seen, Settlement,
+    Step, StoreTime, StoredResponse, WriteRefused,
 };
 
 use super::{
@@ -129,7 +129,9 @@ impl Data {
         if let (Written::Done(record), false) = (&written, settled_before) {
             self.keep_response(record.claim, settlement);
             if let Some(ending) = record.ending {
-                self.remember_until(record.claim, &ending);
+                // A stub has none: it was judged as a whole again.
+                let steps = record.progress != Progress::Whole;
+                self.remember_until(record.claim, &ending, steps);
             }
         }
         written
@@ -165,8 +167,8 @@ impl Data {
         }
     }
 
-    fn remember_until(&mut self, claim: ClaimNumber, ending: &Ending) {
-        if ending.kept {
+    fn remember_until(&mut self, claim: ClaimNumber, ending: &Ending, steps: bool) {
+        if ending.kept || steps {
             self.outcomes_over.insert((ending.until.outcome, claim));
         }
         self.tombstones_over.insert((ending.until.tombstone, claim));

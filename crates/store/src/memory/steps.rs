@@ -18,15 +18,12 @@ impl Data {
         now: StoreTime,
     ) -> Written {
         self.write_step(by, now, |row| {
+            let next = row.record.begin_step(by, step.resend_for, lease, now)?;
             if row.in_doubt().is_some_and(|there| there.name != step.name) {
                 return Err(WriteRefused::StepInDoubt);
             }
-            let there = row.steps.iter_mut().find(|there| there.name == step.name);
-            if there.as_ref().is_some_and(|there| there.done.is_some()) {
-                return Err(WriteRefused::StepEnded);
-            }
-            let next = row.record.begin_step(by, step.resend_for, lease, now)?;
-            match there {
+            match row.steps.iter_mut().find(|there| there.name == step.name) {
+                Some(Step { done: Some(_), .. }) => return Err(WriteRefused::StepEnded),
                 Some(there) => there.attempt = by.attempt,
                 None => row.steps.push(Step {
                     name: step.name.clone(),
@@ -48,24 +45,26 @@ impl Data {
         now: StoreTime,
     ) -> Written {
         self.write_step(by, now, |row| {
-            let there = row.steps.iter().position(|there| there.name == *name);
-            let same = match (&end, there.map(|at| &row.steps[at])) {
-                (StepEnd::Done(_), None) => return Err(WriteRefused::NoSuchStep),
-                (StepEnd::NotApplied, None) => true,
-                (StepEnd::Done(data), Some(Step { done: Some(there), .. })) => data == there,
-                (StepEnd::NotApplied, Some(Step { done: Some(_), .. })) => false,
-                (_, Some(Step { done: None, .. })) => true,
-            };
-            if !same {
-                return Err(WriteRefused::StepEnded);
-            }
             let next = row.record.end_step(by, lease, now)?;
-            match (end, there) {
-                (StepEnd::Done(data), Some(at)) => row.steps[at].done = Some(data),
-                (StepEnd::NotApplied, Some(at)) => drop(row.steps.remove(at)),
-                (_, None) => {}
+            let there = row.steps.iter().position(|there| there.name == *name);
+            let done = there.and_then(|at| row.steps[at].done.as_ref());
+            match (there, done, end) {
+                // Issued again: what was begun since stays in doubt.
+                (_, Some(done), StepEnd::Done(data)) if *done == data => {
+                    row.record.renew(by, lease, now)
+                }
+                (None, _, StepEnd::NotApplied) => row.record.renew(by, lease, now),
+                (_, Some(_), _) => Err(WriteRefused::StepEnded),
+                (None, _, StepEnd::Done(_)) => Err(WriteRefused::NoSuchStep),
+                (Some(at), None, StepEnd::Done(data)) => {
+                    row.steps[at].done = Some(data);
+                    Ok(next)
+                }
+                (Some(at), None, StepEnd::NotApplied) => {
+                    row.steps.remove(at);
+                    Ok(next)
+                }
             }
-            Ok(next)
         })
     }
 

@@ -386,7 +386,7 @@ fn t12_a_record_made_under_rules_that_are_not_known_here_is_neither_replayed_nor
     let change = |from: &str, to: &str| {
         let database = rusqlite::Connection::open(stage.database()).expect("the database opens");
         let replaced = database
-            .execute("UPDATE policy SET text = replace(text, ?1, ?2)", (from, to))
+            .execute("UPDATE hapax_policy SET text = replace(text, ?1, ?2)", (from, to))
             .expect("the policies change");
         assert_ne!(replaced, 0);
     };

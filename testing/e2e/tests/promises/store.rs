@@ -87,7 +87,7 @@ fn p30_content_that_went_back_in_the_same_file_is_noticed_by_the_mark() {
     let connection = Connection::open(stage.database()).expect("the database opens");
     connection.busy_timeout(SOON).expect("a timeout");
     // As a restore into the same file would leave it: records and mark of an earlier moment.
-    connection.execute("UPDATE mark SET seq = seq - 1", ()).expect("the mark goes back");
+    connection.execute("UPDATE hapax_mark SET seq = seq - 1", ()).expect("the mark goes back");
     assert_regressed(&stage, &payment);
     stage.gateway.restart();
     stage.gateway.send(&payment);
