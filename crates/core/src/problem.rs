@@ -44,6 +44,8 @@ pub enum ProblemKind {
     HandlerFailed,
     /// The caller may not see the outcome any more.
     ReplayForbidden,
+    /// Whether the caller may see the outcome cannot be found out.
+    AuthorizationUnavailable,
     /// There is no room to buffer another body.
     Overloaded,
     /// The gateway is shutting down.
@@ -54,7 +56,7 @@ pub enum ProblemKind {
 
 impl ProblemKind {
     /// Every kind, for documentation and tests.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::KeyMissing,
         Self::KeyInvalid,
         Self::PathUnclear,
@@ -73,6 +75,7 @@ impl ProblemKind {
         Self::UpstreamFailed,
         Self::HandlerFailed,
         Self::ReplayForbidden,
+        Self::AuthorizationUnavailable,
         Self::Overloaded,
         Self::Draining,
         Self::ScopeMissing,
@@ -113,6 +116,9 @@ impl ProblemKind {
             Self::HandlerFailed => ("handler-failed", 500, "The service failed"),
             Self::ReplayForbidden => {
                 ("replay-forbidden", 403, "The outcome is not shown to this caller")
+            }
+            Self::AuthorizationUnavailable => {
+                ("authorization-unavailable", 503, "The caller's permission is not known now")
             }
             Self::Overloaded => ("overloaded", 503, "Nothing was executed: no room for the body"),
             Self::Draining => ("draining", 503, "Nothing was executed: shutting down"),

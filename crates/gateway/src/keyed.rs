@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hapax::{
-    Ended, Executed, Execution,
+    Attempt, Ended, Executed,
     http::{
         BrokenOff, RequestIntent,
         body::{Buffered, read_bounded},
@@ -128,10 +128,10 @@ async fn run(
     let head = Arc::clone(intent.head());
     let (upstream, route) = (upstream.clone(), route.clone());
     let operation = Arc::clone(&route.operation);
-    let execute = move |execution: Execution| async move {
+    let execute = move |attempt: Attempt| async move {
         // The engine has dropped the intent by now, so the head is not copied.
-        let request = outgoing(&route, Arc::unwrap_or_clone(head), &execution, &buffered);
-        forward(&upstream, &route, request, &execution).await
+        let request = outgoing(&route, Arc::unwrap_or_clone(head), &attempt, &buffered);
+        forward(&upstream, &route, request, &attempt).await
     };
     respond(shared.hapax.run(&operation, id, fingerprint, intent, execute).await)
 }
@@ -140,7 +140,7 @@ async fn run(
 fn outgoing(
     route: &Route,
     head: Parts,
-    execution: &Execution,
+    attempt: &Attempt,
     buffered: &Buffered,
 ) -> Request<OutBody> {
     let mut request = Request::new(OutBody::full(buffered.bytes().clone()));
@@ -151,10 +151,10 @@ fn outgoing(
         strip_look_alikes(&mut headers, field);
     }
     // A quoted UUID and a number are always valid values.
-    if let Ok(effect_id) = HeaderValue::try_from(format!("\"{}\"", execution.effect_id())) {
+    if let Ok(effect_id) = HeaderValue::try_from(format!("\"{}\"", attempt.effect_id())) {
         headers.insert(IDEMPOTENCY_KEY, effect_id);
     }
-    headers.insert(HAPAX_ATTEMPT, HeaderValue::from(execution.attempt().to_wire()));
+    headers.insert(HAPAX_ATTEMPT, HeaderValue::from(attempt.number().to_wire()));
     *request.method_mut() = head.method;
     *request.uri_mut() = head.uri;
     *request.version_mut() = Version::HTTP_11;
@@ -167,19 +167,19 @@ async fn forward(
     upstream: &Upstream,
     route: &Route,
     request: Request<OutBody>,
-    execution: &Execution,
+    attempt: &Attempt,
 ) -> Executed<Response<AnswerBody>> {
-    let effect_id = execution.effect_id();
-    let answer = match upstream.send_telling(request, Reuse::Keyed, execution.sent()).await {
+    let effect_id = || attempt.effect_id();
+    let answer = match upstream.send_telling(request, Reuse::Keyed, attempt.sent()).await {
         Ok(answer) => answer,
         Err(SendError::NeverSent { reason }) => {
             counter!(UPSTREAM_FAILURES, "sent" => "no").increment(1);
-            info!(%effect_id, %reason, "the request never left; nothing was applied");
+            info!(effect_id = %effect_id(), %reason, "the request never left; nothing was applied");
             return Executed { ended: Ended::NeverSent, live: None };
         }
         Err(SendError::Unknown { reason }) => {
             counter!(UPSTREAM_FAILURES, "sent" => "maybe").increment(1);
-            info!(%effect_id, %reason, "the request went out and no answer came back");
+            info!(effect_id = %effect_id(), %reason, "the request went out and no answer came back");
             return Executed { ended: Ended::Lost, live: None };
         }
     };
@@ -190,7 +190,7 @@ async fn forward(
         }
         Err(BrokenOff { status, received, error }) => {
             counter!(UPSTREAM_FAILURES, "sent" => "maybe").increment(1);
-            info!(%effect_id, status, received, %error, "the answer broke off; it proves nothing");
+            info!(effect_id = %effect_id(), status, received, %error, "the answer broke off; it proves nothing");
             Executed { ended: Ended::Lost, live: None }
         }
     }

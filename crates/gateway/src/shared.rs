@@ -75,7 +75,7 @@ impl Shared {
         let mut routes = HashMap::new();
         for configured in &config.operations {
             if configured.policy.kind == Kind::Keyed {
-                let operation = hapax.operation(configured.policy.clone()).await?;
+                let operation = hapax.register(configured.policy.clone()).await?;
                 let route = Route::new(operation, scope_header.as_ref())?;
                 routes.insert(address(configured), route);
             }

@@ -58,8 +58,10 @@ pub enum FirstOutcome {
         /// Until when it is replayed.
         expires: StoreTime,
     },
-    /// Nothing happened: the key is free for a corrected attempt.
+    /// Nothing happened, by any attempt: the key is free for a corrected one.
     Freed,
+    /// The attempt was not even claimed: the answer is that of something before.
+    Untouched,
     /// It is not known whether it took effect.
     Unknown {
         /// When it is worth asking again.

@@ -4,14 +4,12 @@ use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use hapax_core::{Admission, Advance, Decision, Fingerprint, NewClaim, Owner, Record, RecordId};
 use hapax_store::{Certainty, Claimed, StoreError};
-use metrics::counter;
 use tokio::time::{Instant, sleep, sleep_until};
-use tracing::{debug, warn};
+use tracing::warn;
 
 use crate::{
     Answer, Attempt, Executed, Hapax, Intent, Operation,
     answering::policy_unknown,
-    metric_definitions::DECISIONS,
     reply_slot::{Early, ReplySlot},
 };
 
@@ -190,9 +188,7 @@ impl Attempting {
     }
 
     pub(crate) fn count(&self, decision: &'static str) {
-        debug!(decision, "decided");
-        let operation = self.operation.name().as_str().to_owned();
-        counter!(DECISIONS, "operation" => operation, "decision" => decision).increment(1);
+        self.operation.count(decision);
     }
 
     /// Issues a claim until it is known what it came to.

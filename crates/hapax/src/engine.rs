@@ -37,6 +37,9 @@ pub(crate) struct Inner {
     policies: RwLock<HashMap<PolicyDigest, Arc<PinnedPolicy>>>,
     /// The operations of this process by name, for those that name them.
     pub(crate) defined: RwLock<HashMap<OperationName, Arc<Protected>>>,
+    /// The memory for bodies of requests, over all layers.
+    #[cfg(feature = "tower")]
+    pub(crate) budget: crate::http::body::BufferBudget,
 }
 
 /// The engine's times.
@@ -49,6 +52,14 @@ pub struct Options {
     pub retry_in_flight: Duration,
     /// `Retry-After` on held unknown outcomes. Default 60 s.
     pub retry_held: Duration,
+    /// The bytes that buffered bodies of requests may take together, in the library's layers.
+    /// Default 256 MiB.
+    pub buffered_total: usize,
+    /// Whether all callers are one tenant. Otherwise every attempt names its [`Scope`]: two
+    /// tenants never share a key. Default false.
+    ///
+    /// [`Scope`]: hapax_core::Scope
+    pub single_tenant: bool,
 }
 
 impl Default for Options {
@@ -57,6 +68,8 @@ impl Default for Options {
             store_timeout: Duration::from_secs(2),
             retry_in_flight: Duration::from_secs(1),
             retry_held: Duration::from_secs(60),
+            buffered_total: 256 << 20,
+            single_tenant: false,
         }
     }
 }
@@ -130,6 +143,8 @@ impl Hapax {
             abandon: CancellationToken::new(),
             policies: RwLock::default(),
             defined: RwLock::default(),
+            #[cfg(feature = "tower")]
+            budget: crate::http::body::BufferBudget::new(options.buffered_total),
         };
         Self { inner: Arc::new(inner) }
     }
@@ -138,7 +153,7 @@ impl Hapax {
     ///
     /// # Errors
     /// [`StoreError`] when the store cannot take the text.
-    pub async fn operation(&self, policy: OperationPolicy) -> Result<Arc<Operation>, StoreError> {
+    pub async fn register(&self, policy: OperationPolicy) -> Result<Arc<Operation>, StoreError> {
         let operation = Arc::new(Operation::new(policy));
         self.remember(&operation).await?;
         Ok(operation)

@@ -23,3 +23,9 @@ where
         self(fingerprinter)
     }
 }
+
+impl<I: Intent + ?Sized> Intent for std::sync::Arc<I> {
+    fn fingerprint(&self, fingerprinter: &Fingerprinter) -> Result<Fingerprint, BodyInvalid> {
+        (**self).fingerprint(fingerprinter)
+    }
+}

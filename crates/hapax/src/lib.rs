@@ -11,9 +11,13 @@
 mod answer;
 mod answering;
 mod attempt;
+#[cfg(feature = "axum")]
+mod axum;
 mod background;
 mod catch_unwind;
 mod claim;
+#[cfg(feature = "tower")]
+mod desk;
 mod drive;
 mod engine;
 mod executed;
@@ -22,6 +26,8 @@ mod execution;
 pub mod http;
 mod intent;
 mod job;
+#[cfg(feature = "tower")]
+mod layer;
 pub mod metric_definitions;
 mod operation;
 mod protected;
@@ -41,5 +47,11 @@ pub use executed::{Ended, Executed, Reply};
 pub use execution::{ByReturn, Execution};
 pub use intent::Intent;
 pub use job::{Begun, Done, Held, NotDone, Outcome, Refusal};
+#[cfg(feature = "tower")]
+pub use layer::{Access, Event, OperationLayer, OperationService, Rejected};
 pub use operation::Operation;
 pub use step::{Called, Interrupted, Step, StepError, Upgrade};
+
+#[cfg(feature = "axum")]
+pub use crate::axum::{NotTaken, TakesAttempt, TakesAttemptAt};
+pub use hapax_core::{EffectId, OnUnknown, OperationPolicy, Scope};

@@ -19,6 +19,8 @@ pub const SETTLE_RETRIES: &str = "hapax_settle_retries_total";
 pub const FENCED: &str = "hapax_fenced_total";
 /// First attempts that the downstream answered as a replay: somebody used this identity before.
 pub const DOWNSTREAM_REPLAYS: &str = "hapax_downstream_replays_total";
+/// Requests with a key whose service did not keep to its side: it took no attempt, or two.
+pub const ATTEMPTS_MISUSED: &str = "hapax_attempts_misused_total";
 /// Records that were gone when their owner settled: the store lost history.
 pub const RECORDS_MISSING: &str = "hapax_records_missing_total";
 /// Bodies dropped after their retention.
@@ -43,6 +45,7 @@ pub fn describe() {
     describe_counter!(SETTLE_RETRIES, "Settles issued again because the store failed");
     describe_counter!(FENCED, "Owners that found their record taken over");
     describe_counter!(DOWNSTREAM_REPLAYS, "First attempts answered as a replay downstream");
+    describe_counter!(ATTEMPTS_MISUSED, "Requests whose handler took no attempt, or two");
     describe_counter!(RECORDS_MISSING, "Records gone at their settle: the store lost history");
     describe_counter!(SWEPT_BODIES, "Bodies dropped after their retention");
     describe_counter!(SWEPT_RECORDS, "Records purged after their tombstone");
@@ -52,7 +55,7 @@ pub fn describe() {
         describe_gauge!(BUFFERED_BYTES, Unit::Bytes, "Bytes of request bodies in memory");
     }
     // There from the start, so that the first of them is an increase.
-    for alarm in [SETTLE_RETRIES, FENCED, DOWNSTREAM_REPLAYS, RECORDS_MISSING] {
+    for alarm in [SETTLE_RETRIES, FENCED, DOWNSTREAM_REPLAYS, ATTEMPTS_MISUSED, RECORDS_MISSING] {
         counter!(alarm).absolute(0);
     }
 }

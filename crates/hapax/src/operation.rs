@@ -5,11 +5,14 @@ use hapax_core::{
     PolicyDigest,
 };
 
-use crate::Intent;
+use metrics::counter;
+use tracing::debug;
+
+use crate::{Intent, metric_definitions::DECISIONS};
 
 /// A registered operation: its policy, and what of it is pinned on every record.
 ///
-/// Made by [`Hapax::operation`](crate::Hapax::operation), which stores the policy's text before
+/// Made by [`Hapax::register`](crate::Hapax::register), which stores the policy's text before
 /// its digest is first used.
 #[derive(Debug)]
 pub struct Operation {
@@ -55,6 +58,13 @@ impl Operation {
     /// [`BodyInvalid`] when the body cannot be read as the form that the rules name.
     pub fn fingerprint(&self, intent: &impl Intent) -> Result<Fingerprint, BodyInvalid> {
         intent.fingerprint(&self.fingerprinter)
+    }
+
+    /// Counts what an attempt got.
+    pub(crate) fn count(&self, decision: &'static str) {
+        debug!(decision, "decided");
+        let operation = self.name().as_str().to_owned();
+        counter!(DECISIONS, "operation" => operation, "decision" => decision).increment(1);
     }
 
     pub(crate) const fn fingerprinter(&self) -> &Fingerprinter {

@@ -33,6 +33,12 @@ impl Protected {
     }
 }
 
+impl Protected {
+    pub(crate) fn policy(&self) -> &OperationPolicy {
+        self.whole.operation().policy()
+    }
+}
+
 /// An operation whose policy is stored before it is first used.
 #[derive(Debug)]
 pub(crate) struct Registered {

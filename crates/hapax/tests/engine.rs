@@ -35,7 +35,7 @@ async fn world(policy: OperationPolicy) -> World {
 async fn join(store: MemoryStore, clock: Arc<ManualClock>, policy: OperationPolicy) -> World {
     let secrets = Secrets::single(EffectSecret::from_bytes([7; 32]));
     let hapax = Hapax::new(Arc::new(store.clone()), secrets, Options::default());
-    let operation = hapax.operation(policy).await.unwrap();
+    let operation = hapax.register(policy).await.unwrap();
     World { hapax, store, clock, operation, effects: Arc::default() }
 }
 

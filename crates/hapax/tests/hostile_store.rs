@@ -199,7 +199,7 @@ async fn join(store: MemoryStore, clock: Arc<ManualClock>, policy: OperationPoli
     });
     let secrets = Secrets::single(EffectSecret::from_bytes([7; 32]));
     let hapax = Hapax::new(store.clone(), secrets, Options::default());
-    let operation = hapax.operation(policy).await.unwrap();
+    let operation = hapax.register(policy).await.unwrap();
     World { hapax, store, clock, operation, effects: Arc::default() }
 }
 

@@ -24,7 +24,10 @@ pub fn respond<B: From<Bytes>>(answer: Answer<Response<B>>) -> Response<B> {
             let headers = live.headers_mut();
             match outcome {
                 FirstOutcome::Stored { expires } => set_expires(headers, expires),
-                FirstOutcome::Freed => {}
+                FirstOutcome::Freed => {
+                    headers.insert(HAPAX_OUTCOME, HeaderValue::from_static("not-applied"));
+                }
+                FirstOutcome::Untouched => {}
                 FirstOutcome::Unknown { retry_after } => set_unknown(headers, retry_after),
             }
             live

@@ -20,6 +20,13 @@ pub struct ReadLimits {
     pub within: Duration,
 }
 
+impl Default for ReadLimits {
+    /// 1 MiB within 10 s.
+    fn default() -> Self {
+        Self { max_bytes: 1 << 20, within: Duration::from_secs(10) }
+    }
+}
+
 /// A body in memory. Its share of the [`BufferBudget`] is held until this is dropped, so keep it
 /// as long as clones of [`bytes`](Self::bytes) are about.
 #[derive(Debug)]

@@ -1,0 +1,7 @@
+//! What an axum handler takes, and routes that are checked when they are compiled.
+
+mod extract;
+mod routing;
+
+pub use extract::NotTaken;
+pub use routing::{TakesAttempt, TakesAttemptAt};

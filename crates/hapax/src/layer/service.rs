@@ -1,0 +1,289 @@
+//! The way of a request through the layer: key, scope, body, fingerprint, then the engine.
+
+use std::{
+    mem,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use hapax_core::{Key, Problem, ProblemKind, RecordId};
+use http::{HeaderMap, Request, Response, request::Parts};
+use http_body::Body;
+use tower_service::Service;
+use tracing::{Instrument, info_span, warn};
+
+use super::{Access, Door, Way, original_target, webhook::identify};
+use crate::{
+    Answer, Attempt, Ended, Executed,
+    desk::{Arrived, Desk},
+    http::{
+        RequestIntent,
+        body::{BoxError, Buffered, ResponseBody, read_bounded},
+        body_invalid, check_compared, key, key_missing, read_reply, refuse, respond,
+    },
+};
+
+/// A service that takes effect once for each key.
+#[derive(Clone)]
+pub struct OperationService<S> {
+    door: Arc<Door>,
+    inner: S,
+}
+
+impl<S> OperationService<S> {
+    pub(super) const fn new(door: Arc<Door>, inner: S) -> Self {
+        Self { door, inner }
+    }
+}
+
+impl<S: std::fmt::Debug> std::fmt::Debug for OperationService<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OperationService").field("inner", &self.inner).finish_non_exhaustive()
+    }
+}
+
+type Answered<B, E> = Result<Response<ResponseBody<B>>, E>;
+
+impl<S, B, R> Service<Request<B>> for OperationService<S>
+where
+    S: Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
+    S::Future: Send + 'static,
+    S::Error: Into<BoxError> + Send + 'static,
+    B: Body<Data = Bytes> + From<Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+    R: Body<Data = Bytes> + Unpin + Send + 'static,
+    R::Error: Into<BoxError> + Send,
+{
+    type Response = Response<ResponseBody<R>>;
+    type Error = S::Error;
+    type Future = Pin<Box<dyn Future<Output = Answered<R, S::Error>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        // The one that was polled ready; its clone need not be (pitfall 43).
+        let clone = self.inner.clone();
+        let ready = mem::replace(&mut self.inner, clone);
+        Box::pin(answer(Arc::clone(&self.door), ready, request))
+    }
+}
+
+async fn answer<S, B, R>(
+    door: Arc<Door>,
+    mut inner: S,
+    request: Request<B>,
+) -> Answered<R, S::Error>
+where
+    S: Service<Request<B>, Response = Response<R>> + Send + 'static,
+    S::Future: Send + 'static,
+    S::Error: Into<BoxError> + Send + 'static,
+    B: Body<Data = Bytes> + From<Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+    R: Body<Data = Bytes> + Unpin + Send + 'static,
+    R::Error: Into<BoxError> + Send,
+{
+    let key = match header_key(&door, request.headers()) {
+        Ok(HeaderKey::Unkeyed) => {
+            return Ok(inner.call(request).await?.map(ResponseBody::streaming));
+        }
+        Ok(HeaderKey::Key(key)) => Some(key),
+        Ok(HeaderKey::OfTheEvent) => None,
+        Err(problem) => return Ok(refuse(&problem)),
+    };
+    let (head, body) = request.into_parts();
+    let prepared = match prepare(&door, head, body, key).await {
+        Ok(prepared) => prepared,
+        Err(problem) => return Ok(refuse(&problem)),
+    };
+    let span =
+        info_span!("attempt", operation = %door.policy().name, record = %prepared.arrived.id);
+    let head = Arc::clone(&prepared.head);
+    let answer = run(&door, inner, prepared).instrument(span).await;
+    Ok(respond(authorize(&door, &head, answer).await))
+}
+
+/// What the engine and the service need of a request.
+struct Prepared {
+    arrived: Arrived,
+    head: Arc<Parts>,
+    buffered: Buffered,
+}
+
+/// 1. The key, before any other work.
+enum HeaderKey {
+    /// The caller's.
+    Key(Key),
+    /// The event's, which its body tells.
+    OfTheEvent,
+    /// None, and none is required.
+    Unkeyed,
+}
+
+fn header_key(door: &Door, headers: &HeaderMap) -> Result<HeaderKey, Problem> {
+    if door.events.is_some() {
+        return Ok(HeaderKey::OfTheEvent);
+    }
+    let rules = &door.policy().key;
+    match key(&rules.policy, &door.fields.key, headers)? {
+        Some(key) => Ok(HeaderKey::Key(key)),
+        None if rules.required => Err(key_missing()),
+        None => Ok(HeaderKey::Unkeyed),
+    }
+}
+
+/// 2. to 4.: scope, body, fingerprint. Nothing is claimed before all of it is there.
+async fn prepare<B>(
+    door: &Door,
+    head: Parts,
+    body: B,
+    key: Option<Key>,
+) -> Result<Prepared, Problem>
+where
+    B: Body<Data = Bytes> + Send,
+    B::Error: Into<BoxError>,
+{
+    let of_caller = match key {
+        Some(key) => Some((key, door.scope(&head).ok_or_else(scope_missing)?)),
+        None => None,
+    };
+    check_compared(&door.fields.compared, &head.headers)?;
+    let buffered =
+        read_bounded(body, door.limits, &door.budget).await.map_err(|error| error.problem())?;
+    let (key, scope) = match (of_caller, &door.events) {
+        (Some(known), _) => known,
+        (None, Some(verify)) => identify(verify.as_ref(), &head, buffered.bytes())?,
+        (None, None) => return Err(key_missing()),
+    };
+    let operation = door.protected.whole.operation();
+    let head = Arc::new(head);
+    let mut intent = RequestIntent::new(operation.name(), &head, buffered.bytes());
+    if let Some(target) = original_target(&head) {
+        intent = intent.with_target(target);
+    }
+    let fingerprint = operation.fingerprint(&intent).map_err(|error| body_invalid(&error))?;
+    let id = RecordId::new(&scope, operation.name(), &key);
+    let protected = Arc::clone(&door.protected);
+    let arrived = Arrived { protected, id, fingerprint, intent: Arc::new(intent) };
+    Ok(Prepared { arrived, head, buffered })
+}
+
+fn scope_missing() -> Problem {
+    Problem::new(ProblemKind::ScopeMissing, "The request does not say whose it is.")
+}
+
+/// 5. to 8.: the engine claims, decides, executes by the service, settles.
+async fn run<S, B, R>(door: &Arc<Door>, inner: S, prepared: Prepared) -> Answer<Live<R>>
+where
+    S: Service<Request<B>, Response = Response<R>> + Send + 'static,
+    S::Future: Send + 'static,
+    S::Error: Into<BoxError> + Send,
+    B: From<Bytes> + Send + 'static,
+    R: Body<Data = Bytes> + Unpin + Send + 'static,
+    R::Error: Into<BoxError> + Send,
+{
+    let Prepared { arrived, head, buffered } = prepared;
+    let engine = door.engine.clone();
+    match door.way {
+        Way::Taken => {
+            let door = Arc::clone(door);
+            let execute = move |desk: Arc<Desk>| {
+                let request = request(&head, &buffered, desk);
+                call(door, inner, request, buffered)
+            };
+            engine.run_taking(arrived, execute).await
+        }
+        Way::Bracketed => {
+            let operation = match arrived.protected.whole.ready(&engine).await {
+                Ok(operation) => Arc::clone(operation),
+                Err(error) => return Answer::Problem(engine.store_problem(&error)),
+            };
+            let door = Arc::clone(door);
+            let execute = move |attempt: Attempt| {
+                let request = request(&head, &buffered, attempt);
+                call(door, inner, request, buffered)
+            };
+            let Arrived { id, fingerprint, intent, .. } = arrived;
+            engine.run(&operation, id, fingerprint, intent, execute).await
+        }
+    }
+}
+
+type Live<R> = Response<ResponseBody<R>>;
+
+/// The request as the service gets it.
+fn request<B: From<Bytes>, X: Clone + Send + Sync + 'static>(
+    head: &Arc<Parts>,
+    buffered: &Buffered,
+    taken_from: X,
+) -> Request<B> {
+    let mut head = Parts::clone(head);
+    head.extensions.insert(taken_from);
+    Request::from_parts(head, B::from(buffered.bytes().clone()))
+}
+
+/// Calls the service, and reads its answer as far as settling needs it.
+async fn call<S, B, R>(
+    door: Arc<Door>,
+    mut inner: S,
+    request: Request<B>,
+    buffered: Buffered,
+) -> Executed<Live<R>>
+where
+    S: Service<Request<B>, Response = Response<R>>,
+    S::Error: Into<BoxError>,
+    R: Body<Data = Bytes> + Unpin,
+    R::Error: Into<BoxError>,
+{
+    let answer = inner.call(request).await;
+    let lost = Executed { ended: Ended::Lost, live: None };
+    let answer = match answer {
+        Ok(answer) => answer,
+        Err(error) => {
+            let error: BoxError = error.into();
+            warn!(%error, "the service failed without an answer");
+            return lost;
+        }
+    };
+    let cap = door.policy().response_cap;
+    let read = read_reply(answer, cap, &door.fields.replayed).await;
+    // Until here the body of the request may be in use.
+    drop(buffered);
+    match read {
+        Ok((reply, live)) => Executed { ended: Ended::Answered(reply), live: Some(live) },
+        Err(broken) => {
+            let error: BoxError = broken.error.into();
+            warn!(status = broken.status, %error, "the answer of the service broke off");
+            lost
+        }
+    }
+}
+
+/// Withholds what an earlier attempt came to from a caller that may not see it.
+async fn authorize<L>(door: &Door, head: &Arc<Parts>, answer: Answer<L>) -> Answer<L> {
+    let shows_earlier =
+        matches!(answer, Answer::Replayed { .. } | Answer::Observed { .. } | Answer::Shared { .. });
+    let Some(may_see) = door.authorize.as_ref().filter(|_| shows_earlier) else {
+        return answer;
+    };
+    match may_see(Arc::clone(head)).await {
+        Access::Granted => answer,
+        Access::Denied => Answer::Problem(Problem::new(
+            ProblemKind::ReplayForbidden,
+            "The operation was done before, and its outcome is not shown to this caller. It is not \
+             executed again.",
+        )),
+        Access::Unknown => Answer::Problem(
+            Problem::new(
+                ProblemKind::AuthorizationUnavailable,
+                "Whether this caller may see the outcome cannot be found out now. Nothing was \
+                 executed. Send the same request with the same key again.",
+            )
+            .retry_after(Duration::from_secs(1)),
+        ),
+    }
+}
