@@ -169,8 +169,8 @@ pub enum SecretPin {
 /// Forgetting what is over.
 pub trait Sweep: Send + Sync {
     /// Drops bodies and steps whose outcome's retention is over and purges records (with all that
-    /// belongs to them, in one transaction) whose tombstone is over, at most `limit` of each. Only what the store's
-    /// clock and `own_clock` both call over is touched (`protocol.md` 23).
+    /// belongs to them, in one transaction) whose tombstone is over, at most `limit` of each. Only
+    /// what the store's clock and `own_clock` both call over is touched (`protocol.md` 23).
     fn sweep(&self, own_clock: StoreTime, limit: usize) -> Reply<'_, Swept>;
 }
 

@@ -12,7 +12,8 @@ use super::{error::Failure, guard::NodeId, sql, view::Tx};
 /// missing and stops, which is the safe side.
 const DEAD_MARK: Duration = Duration::from_secs(30 * 86_400);
 
-/// How many bytes of bodies and of steps one sweep drops, roughly: SQLite walks each large one, and claims wait.
+/// How many bytes of bodies and of steps one sweep drops, roughly: SQLite walks each large one, and
+/// claims wait.
 const BODY_BYTES: i64 = 16 << 20;
 
 pub(super) fn sweep(

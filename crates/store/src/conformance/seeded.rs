@@ -49,7 +49,8 @@ const NOTICED: &[(Bug, &str, Run)] = noticed! {
         each_key_of_many_batches_goes_to_one;
     OwnerIsNotCompared by a_paused_worker_is_fenced_from_steps,
         another_owner_of_the_same_attempt_is_fenced;
-    OnlyTheIdIsCompared by a_paused_worker_is_fenced_from_steps, another_owner_of_the_same_attempt_is_fenced,
+    OnlyTheIdIsCompared by a_paused_worker_is_fenced_from_steps,
+        another_owner_of_the_same_attempt_is_fenced,
         a_paused_worker_cannot_complete_its_successors_record,
         a_resent_attempt_cannot_be_settled_by_the_first;
     AdmissionIsRepeated by admission_begins_the_execution_once;
@@ -61,13 +62,15 @@ const NOTICED: &[(Bug, &str, Run)] = noticed! {
     OutcomeIsOverwritten by an_outcome_is_final;
     LateSettleIsFenced by a_late_settle_of_an_uncertain_attempt_is_welcome;
     ReleaseDeletes by a_release_keeps_the_attempt_number, a_bare_claim_can_be_released;
-    RefusalReleases by a_release_forgets_the_steps, a_release_needs_every_attempt_proven_not_applied;
+    RefusalReleases by a_release_forgets_the_steps,
+        a_release_needs_every_attempt_proven_not_applied;
     BareClaimTakesAnOutcome by a_bare_claim_has_no_outcome;
     SettleAfterTakeoverCounts by a_paused_worker_cannot_complete_its_successors_record,
         one_of_settles_and_resends_ends_an_uncertain_attempt;
     KeptIsAlwaysTrue by an_outcome_says_what_it_is;
     RepeatedSettleCountsAnew by an_outcome_is_final, a_settle_issued_again_comes_to_the_same_ending;
-    ResendIsClean by a_resumed_execution_keeps_its_steps, a_resend_is_the_next_attempt_and_not_clean,
+    ResendIsClean by a_resumed_execution_keeps_its_steps,
+        a_resend_is_the_next_attempt_and_not_clean,
         a_release_needs_every_attempt_proven_not_applied;
     ResendPermissionLasts by a_resend_is_not_claimed_after_its_permission_ended;
     AdmissionTrustsTheClaim by a_resend_is_not_admitted_after_its_permission_ended;
@@ -121,7 +124,8 @@ const NOTICED: &[(Bug, &str, Run)] = noticed! {
     SweepHasNoLimit by a_sweep_goes_in_steps;
     UncertainIsSwept by nothing_unsettled_is_ever_swept;
     OldEndingCounts by nothing_unsettled_is_ever_swept, a_stub_is_kept_for_its_tombstone;
-    EndingIsPurgedFirst by steps_are_purged_with_their_record, a_record_is_purged_when_its_tombstone_is_over;
+    EndingIsPurgedFirst by steps_are_purged_with_their_record,
+        a_record_is_purged_when_its_tombstone_is_over;
     BodySurvives by a_body_is_dropped_when_its_retention_is_over;
     HeadersAreFolded by an_answer_reads_back_byte_for_byte;
     EmptyBodyIsNone by an_answer_reads_back_byte_for_byte;
