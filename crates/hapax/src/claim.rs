@@ -2,7 +2,7 @@
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
-use hapax_core::{Admission, Advance, Decision, Fingerprint, NewClaim, Owner, Record, RecordId};
+use hapax_core::{Admission, Advance, Decision, Fingerprint, NewClaim, Owner, Problem, Record, RecordId};
 use hapax_store::{Certainty, Claimed, StoreError};
 use tokio::time::{Instant, sleep, sleep_until};
 use tracing::warn;
@@ -95,13 +95,23 @@ impl Attempting {
             let late = StoreError::Unavailable { reason: "timeout".to_owned() };
             return self.store_failed(&late);
         }
-        let Some(secret) = self.engine.inner.secrets.of(record.secret_version) else {
-            self.undo(&record).await;
-            return Taken::Answered("policy_unknown", Answer::Problem(policy_unknown()));
-        };
-        let attempt = Attempt::new(self.operation.name(), &record, secret);
-        self.count("execute");
-        Taken::Ours((record, attempt))
+        match self.attempt_of(&record) {
+            Ok(attempt) => {
+                self.count("execute");
+                Taken::Ours((record, attempt))
+            }
+            Err((decision, problem)) => {
+                self.undo(&record).await;
+                Taken::Answered(decision, Answer::Problem(problem))
+            }
+        }
+    }
+
+    /// The facts of an attempt, if its effect secret is known here.
+    pub(crate) fn attempt_of(&self, record: &Record) -> Result<Attempt, (&'static str, Problem)> {
+        let secret = self.engine.inner.secrets.of(record.secret_version);
+        let secret = secret.ok_or_else(|| ("policy_unknown", policy_unknown()))?;
+        Ok(Attempt::new(self.operation.name(), record, secret))
     }
 
     pub(crate) fn store_failed<R>(&self, error: &StoreError) -> Taken<R> {

@@ -124,6 +124,31 @@ impl Desk {
         }
     }
 
+    /// Takes the attempt as a transaction of the application.
+    #[cfg(feature = "sqlite")]
+    pub(crate) async fn take_transaction(&self) -> Result<crate::Tx, NotTaken> {
+        self.begin_taking()?;
+        let Some(transactions) = self.engine.inner.transactions.get() else {
+            self.misuse("a handler takes Tx, and the engine is not on the application's database");
+            return Err(NotTaken);
+        };
+        let taken = match self.attempting(&self.arrived.protected.transaction).await {
+            Ok(attempting) => {
+                let intent = &*self.arrived.intent;
+                attempting.take_transaction(transactions, intent, &*self.early).await
+            }
+            Err(answered) => answered,
+        };
+        match taken {
+            Taken::Ours((taken, tx)) => {
+                self.grant(taken.limits());
+                *self.on_desk.lock() = OnDesk::Transaction(taken);
+                Ok(tx)
+            }
+            Taken::Answered(decision, answer) => self.answered(decision, answer),
+        }
+    }
+
     /// The facts of the attempt, once it is taken.
     pub(crate) fn attempt(&self) -> Option<Attempt> {
         match &*self.on_desk.lock() {

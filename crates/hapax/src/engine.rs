@@ -37,6 +37,9 @@ pub(crate) struct Inner {
     policies: RwLock<HashMap<PolicyDigest, Arc<PinnedPolicy>>>,
     /// The operations of this process by name, for those that name them.
     pub(crate) defined: RwLock<HashMap<OperationName, Arc<Protected>>>,
+    /// The application's own transactions, where the store is in its database.
+    #[cfg(feature = "sqlite")]
+    pub(crate) transactions: std::sync::OnceLock<hapax_sql::Transactions>,
     /// The memory for bodies of requests, over all layers.
     #[cfg(feature = "tower")]
     pub(crate) budget: crate::http::body::BufferBudget,
@@ -143,6 +146,8 @@ impl Hapax {
             abandon: CancellationToken::new(),
             policies: RwLock::default(),
             defined: RwLock::default(),
+            #[cfg(feature = "sqlite")]
+            transactions: std::sync::OnceLock::new(),
             #[cfg(feature = "tower")]
             budget: crate::http::body::BufferBudget::new(options.buffered_total),
         };

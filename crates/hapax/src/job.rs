@@ -19,6 +19,9 @@ use crate::{
 mod each;
 mod held;
 
+#[cfg(feature = "sqlite")]
+pub(crate) use held::outcome;
+
 pub use held::{Begun, Held, Outcome};
 
 /// What came of an operation that is done once.

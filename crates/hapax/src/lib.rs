@@ -19,6 +19,7 @@ mod claim;
 #[cfg(feature = "tower")]
 mod desk;
 mod drive;
+pub mod effect_secret;
 mod engine;
 mod executed;
 mod execution;
@@ -36,6 +37,12 @@ mod running;
 mod settle;
 mod step;
 mod stepped;
+#[cfg(feature = "sqlite")]
+mod local;
+#[cfg(feature = "sqlite")]
+mod sqlite;
+#[cfg(feature = "sqlite")]
+mod transaction;
 mod wait;
 mod waiters;
 
@@ -55,3 +62,11 @@ pub use step::{Called, Interrupted, Step, StepError, Upgrade};
 #[cfg(feature = "axum")]
 pub use crate::axum::{NotTaken, TakesAttempt, TakesAttemptAt};
 pub use hapax_core::{EffectId, OnUnknown, OperationPolicy, Scope};
+
+#[cfg(feature = "sqlite")]
+pub use crate::{
+    sqlite::{SetupError, Sqlite},
+    transaction::Tx,
+};
+#[cfg(feature = "sqlite")]
+pub use sqlx;

@@ -21,6 +21,8 @@ pub const FENCED: &str = "hapax_fenced_total";
 pub const DOWNSTREAM_REPLAYS: &str = "hapax_downstream_replays_total";
 /// Requests with a key whose service did not keep to its side: it took no attempt, or two.
 pub const ATTEMPTS_MISUSED: &str = "hapax_attempts_misused_total";
+/// Transactions of handlers that were not given back, or ended by the handler itself.
+pub const TRANSACTIONS_KEPT: &str = "hapax_transactions_kept_total";
 /// Records that were gone when their owner settled: the store lost history.
 pub const RECORDS_MISSING: &str = "hapax_records_missing_total";
 /// Bodies dropped after their retention.
@@ -46,6 +48,7 @@ pub fn describe() {
     describe_counter!(FENCED, "Owners that found their record taken over");
     describe_counter!(DOWNSTREAM_REPLAYS, "First attempts answered as a replay downstream");
     describe_counter!(ATTEMPTS_MISUSED, "Requests whose handler took no attempt, or two");
+    describe_counter!(TRANSACTIONS_KEPT, "Transactions that handlers kept or ended themselves");
     describe_counter!(RECORDS_MISSING, "Records gone at their settle: the store lost history");
     describe_counter!(SWEPT_BODIES, "Bodies dropped after their retention");
     describe_counter!(SWEPT_RECORDS, "Records purged after their tombstone");
@@ -55,7 +58,7 @@ pub fn describe() {
         describe_gauge!(BUFFERED_BYTES, Unit::Bytes, "Bytes of request bodies in memory");
     }
     // There from the start, so that the first of them is an increase.
-    for alarm in [SETTLE_RETRIES, FENCED, DOWNSTREAM_REPLAYS, ATTEMPTS_MISUSED, RECORDS_MISSING] {
+    for alarm in [SETTLE_RETRIES, FENCED, DOWNSTREAM_REPLAYS, ATTEMPTS_MISUSED, TRANSACTIONS_KEPT, RECORDS_MISSING] {
         counter!(alarm).absolute(0);
     }
 }

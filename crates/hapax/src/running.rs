@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use hapax_core::{
-    BeginStep, OnUnknown, OwnState, Ownership, Progress, Record, Step as Stored, StepData, StepEnd,
-    StepName, WriteRefused,
+    BeginStep, OnUnknown, OwnState, Ownership, Record, Step as Stored, StepData, StepEnd, StepName,
+    WriteRefused,
 };
 use hapax_store::{Certainty, Reply, StoreError, Written};
 use parking_lot::Mutex;
@@ -21,6 +21,9 @@ pub(crate) struct Running {
     pub(crate) attempting: Attempting,
     pub(crate) attempt: Attempt,
     state: Mutex<State>,
+    /// The last transaction, which the settle is to commit.
+    #[cfg(feature = "sqlite")]
+    pub(crate) parked: Mutex<Option<hapax_sql::OpenTransaction>>,
 }
 
 struct State {
@@ -37,7 +40,13 @@ impl Running {
         record: Record,
         steps: Vec<Stored>,
     ) -> Self {
-        Self { attempting, attempt, state: Mutex::new(State { record, steps, interrupted: None }) }
+        Self {
+            attempting,
+            attempt,
+            state: Mutex::new(State { record, steps, interrupted: None }),
+            #[cfg(feature = "sqlite")]
+            parked: Mutex::default(),
+        }
     }
 
     /// The record as this execution left it.
@@ -98,19 +107,16 @@ impl Running {
         step.resend_for.unwrap_or(of_the_operation)
     }
 
-    /// Admits the execution, if it is not: from here on an effect may exist.
+    /// Admits the execution, if it is not: from here on an effect may exist. One that goes on is
+    /// known to have begun; beside a step in doubt its next admission is that step's own.
     pub(crate) async fn admit(&self) -> Result<(), Interrupted> {
         let record = self.record();
-        if record.own_state == OwnState::Executing {
+        if record.own_state == OwnState::Executing || !record.clean {
             return Ok(());
         }
-        let resend_before = match record.progress {
-            Progress::InDoubt { resend_before } => resend_before,
-            Progress::Whole | Progress::Accounted => None,
-        };
         let by = record.ownership();
         let store = &self.attempting.engine.inner.store;
-        self.write(|| store.admit(by, self.lease(), resend_before)).await
+        self.write(|| store.admit(by, self.lease(), None)).await
     }
 
     /// Begins a step: from here on it may have happened.
@@ -185,22 +191,30 @@ impl Running {
 
     /// Keeps the record as a write left it, or why there was none.
     pub(crate) fn note(&self, written: Written) -> Result<(), Interrupted> {
-        match written {
-            Written::Done(record) => {
-                self.state.lock().record = record;
-                Ok(())
-            }
-            Written::Refused {
-                why: WriteRefused::ResendOver | WriteRefused::StepInDoubt, ..
-            } => {
-                let step = self.in_doubt().map(|name| name.to_string()).unwrap_or_default();
-                Err(self.interrupt(Interrupted::InDoubt { step }))
-            }
-            Written::Refused { why: WriteRefused::StepEnded, .. } => Err(self.interrupt(
-                Interrupted::Misused("a step of this name has ended already".to_owned()),
-            )),
-            Written::Refused { .. } | Written::Missing => Err(self.interrupt(Interrupted::Fenced)),
+        self.note_unless_done(&written)?;
+        if let Written::Done(record) = written {
+            self.state.lock().record = record;
         }
+        Ok(())
+    }
+
+    /// Keeps why there was no write, if there was none.
+    pub(crate) fn note_unless_done(&self, written: &Written) -> Result<(), Interrupted> {
+        let why = match written {
+            Written::Done(_) => return Ok(()),
+            Written::Refused { why, .. } => Some(*why),
+            Written::Missing => None,
+        };
+        Err(self.interrupt(match why {
+            Some(WriteRefused::ResendOver | WriteRefused::StepInDoubt) => {
+                let step = self.in_doubt().map(|name| name.to_string()).unwrap_or_default();
+                Interrupted::InDoubt { step }
+            }
+            Some(WriteRefused::StepEnded) => {
+                Interrupted::Misused("a step of this name has ended already".to_owned())
+            }
+            _ => Interrupted::Fenced,
+        }))
     }
 
     pub(crate) fn ownership(&self) -> Ownership {

@@ -316,7 +316,7 @@ const fn classified_word(classified: Classified) -> &'static str {
 }
 
 /// What a caller is told whose attempt freed the key without an answer of its own.
-fn freed_problem(ended: &Ended) -> Problem {
+pub(crate) fn freed_problem(ended: &Ended) -> Problem {
     match ended {
         Ended::Answered(_) | Ended::NeverSent => Problem::new(
             ProblemKind::UpstreamUnreachable,

@@ -116,6 +116,10 @@ impl Attempting {
                 None => return,
             }
         }
+        #[cfg(feature = "sqlite")]
+        if let Some(open) = running.take_parked() {
+            return self.settle_parked(open, &record, classified, executed, leading, slot).await;
+        }
         self.settle(&record, classified, executed, leading, slot).await;
     }
 

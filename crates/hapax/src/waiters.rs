@@ -1,5 +1,7 @@
 //! Copies that wait in the same process for the attempt that executes.
 
+#[cfg(feature = "sqlite")]
+use std::collections::hash_map::Entry;
 use std::{collections::HashMap, sync::Arc};
 
 use hapax_core::{Fingerprint, Problem, RecordId, StoredResponse};
@@ -28,6 +30,23 @@ impl Waiters {
         let (sender, receiver) = watch::channel(None);
         self.leaders.lock().insert(id, (fingerprint, Following(receiver)));
         Leading { waiters: self.clone(), id, sender }
+    }
+
+    /// As [`lead`](Self::lead), unless somebody leads already.
+    #[cfg(feature = "sqlite")]
+    pub(crate) fn try_lead(
+        self: &Arc<Self>,
+        id: RecordId,
+        fingerprint: Fingerprint,
+    ) -> Option<Leading> {
+        match self.leaders.lock().entry(id) {
+            Entry::Occupied(_) => None,
+            Entry::Vacant(free) => {
+                let (sender, receiver) = watch::channel(None);
+                free.insert((fingerprint, Following(receiver)));
+                Some(Leading { waiters: self.clone(), id, sender })
+            }
+        }
     }
 
     /// The leading attempt of a record in this process, if there is one with the same intent: a

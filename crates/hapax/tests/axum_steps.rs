@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use axum::{
     Json, Router,
-    http::StatusCode,
+    body::Body,
+    http::{Request, StatusCode},
     response::{IntoResponse, Response},
     routing::post,
 };
@@ -66,15 +67,14 @@ fn app(world: &World, layer: OperationLayer) -> Router {
     let pay = move |mut x: Execution, attempt: Attempt, Json(pay): Json<Pay>| {
         let provider = provider.clone();
         async move {
-            x.pure("limits", async || provider.act("limits", "").await.into()).await?;
+            x.pure("limits", async || provider.tried("limits", "").await).await?;
             let reserved: u64 = x
-                .call("reserve", async |id| provider.act("reserve", &id.to_string()).await.into())
+                .call("reserve", async |id| provider.act("reserve", &id.to_string()).await)
                 .await?;
             let charge = Step::new("charge").resend_for(Duration::from_secs(3600));
-            let charged: u64 = x
-                .call(charge, async |id| provider.act("charge", &id.to_string()).await.into())
-                .await?;
-            x.idempotent("notify", async |id| provider.act("notify", &id.to_string()).await.into())
+            let charged: u64 =
+                x.call(charge, async |id| provider.act("charge", &id.to_string()).await).await?;
+            x.idempotent("notify", async |id| provider.tried("notify", &id.to_string()).await)
                 .await?;
             let number = attempt.number().number();
             let said =
@@ -85,8 +85,8 @@ fn app(world: &World, layer: OperationLayer) -> Router {
     Router::new().route("/payments", post(pay).layer(layer))
 }
 
-fn pay() -> axum::http::Request<axum::body::Body> {
-    request("/payments", "key-0123456789abcdef", "{\"amount\":7}")
+fn pay() -> Request<Body> {
+    request("/payments", "8e03978e-40d5-43dd-bc93-6894a57f9324", "{\"amount\":7}")
 }
 
 #[tokio::test]
@@ -252,7 +252,7 @@ async fn copies_wait_for_the_handler_or_are_told_that_it_is_under_way() {
     let first = spawn(&waiting);
     world.provider.until("charge").await;
     assert_eq!(Got::from(&conflict, pay()).await.problem(), "in-flight");
-    let changed = request("/payments", "key-0123456789abcdef", "{\"amount\":8}");
+    let changed = request("/payments", "8e03978e-40d5-43dd-bc93-6894a57f9324", "{\"amount\":8}");
     assert_eq!(Got::from(&waiting, changed).await.problem(), "key-reused");
     let copy = spawn(&waiting);
     gate.add_permits(1);
@@ -273,7 +273,8 @@ async fn a_refusal_before_the_first_step_frees_the_key_and_one_after_it_does_not
         Err::<(), _>(StatusCode::UNPROCESSABLE_ENTITY)
     };
     let app = Router::new().route("/refuse", world.hapax.operation("refuse").post(refuse));
-    let ask = |body| Got::from(&app, request("/refuse", "key-0123456789abcdef", body));
+    let ask =
+        |body| Got::from(&app, request("/refuse", "8e03978e-40d5-43dd-bc93-6894a57f9324", body));
     let first = ask("{\"a\":1}").await;
     assert_eq!((first.status, first.header("hapax-outcome")), (422, Some("not-applied")));
     // The corrected request runs under the same key.

@@ -115,7 +115,7 @@ impl Reading {
         let store = SqliteStore::open_read_only(&path).map_err(Failure::start)?;
         let secret = match effect_secret::peek(&path, &secret_source) {
             // A store without a fingerprint was never used, so it has no effect ids either.
-            Ok(secret) => match store.pinned_secret(effect_secret::VERSION).await? {
+            Ok(secret) => match store.pinned_secret(hapax::effect_secret::VERSION).await? {
                 Some(pinned) if pinned != secret.fingerprint() => Err(NoSecret::Foreign),
                 _ => Ok(secret),
             },
@@ -145,7 +145,7 @@ impl Reading {
     fn effect_id(&self, listed: &Listed) -> Option<EffectId> {
         let record = &listed.record;
         let secret = self.secret.as_ref().ok()?;
-        let made_with_it = record.secret_version == effect_secret::VERSION;
+        let made_with_it = record.secret_version == hapax::effect_secret::VERSION;
         made_with_it.then(|| EffectId::new(secret, &record.id, ""))
     }
 

@@ -57,6 +57,16 @@ impl<S: Send + Sync> FromRequestParts<S> for Execution<ByReturn> {
     }
 }
 
+#[cfg(feature = "sqlite")]
+impl<S: Send + Sync> FromRequestParts<S> for crate::Tx {
+    type Rejection = NotTaken;
+
+    /// Begins the transaction of this handler, with the claim in it.
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, NotTaken> {
+        desk(parts)?.take_transaction().await.map_err(|_| NotTaken::new())
+    }
+}
+
 impl<S: Send + Sync> FromRequestParts<S> for Attempt {
     type Rejection = NotTaken;
 

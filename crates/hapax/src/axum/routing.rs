@@ -14,6 +14,11 @@ pub trait TakesAttempt: sealed::Sealed {}
 impl TakesAttempt for Execution<ByReturn> {}
 impl sealed::Sealed for Execution<ByReturn> {}
 
+#[cfg(feature = "sqlite")]
+impl TakesAttempt for crate::Tx {}
+#[cfg(feature = "sqlite")]
+impl sealed::Sealed for crate::Tx {}
+
 /// The arguments of a handler, of which the one at the place `At` takes the attempt.
 ///
 /// Only one place fits: with two the compiler cannot tell which is meant, with none there is no

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hapax_core::{
-    OutcomeClass, Problem, ProblemKind, Retention, Scope, Settlement, StoredResponse,
+    OutcomeClass, Problem, ProblemKind, Scope, Settlement, StoredResponse,
 };
 use hapax_store::Written;
 use serde::{Serialize, de::DeserializeOwned};
@@ -178,16 +178,8 @@ impl Execution<Held> {
     ) -> Result<(), Interrupted> {
         let running = Arc::clone(&self.running);
         running.check()?;
-        let mut response =
-            stored(value).map_err(|error| Interrupted::Misused(error.to_string()))?;
-        if class == OutcomeClass::FailedTerminal {
-            response.status = 422;
-        }
-        let policy = running.attempting.operation.policy();
+        let settlement = outcome(&running, class, value)?;
         running.admit().await?;
-        let retention: Retention = policy.retention;
-        let (status, response) = (response.status, Some(response));
-        let settlement = Settlement::Outcome { class, status, response, retention };
         let record = running.close();
         let Some(_holding) = self.door.0.take() else {
             return Err(Interrupted::Fenced);
@@ -198,6 +190,29 @@ impl Execution<Held> {
             Some(Written::Refused { .. } | Written::Missing) => Err(Interrupted::Fenced),
             None => Err(Interrupted::Misused("the store is closed or has lost history".to_owned())),
         }
+    }
+}
+
+/// What settles an execution with a value.
+pub(crate) fn outcome<T: Serialize>(
+    running: &Running,
+    class: OutcomeClass,
+    value: &T,
+) -> Result<Settlement, Interrupted> {
+    let mut response = stored(value).map_err(|error| Interrupted::Misused(error.to_string()))?;
+    if class == OutcomeClass::FailedTerminal {
+        response.status = 422;
+    }
+    let (status, response) = (response.status, Some(response));
+    let retention = running.attempting.operation.policy().retention;
+    Ok(Settlement::Outcome { class, status, response, retention })
+}
+
+impl Held {
+    /// It is settled, so there is nothing to give back.
+    #[cfg(feature = "sqlite")]
+    pub(crate) fn settled(&mut self) {
+        self.0 = None;
     }
 }
 

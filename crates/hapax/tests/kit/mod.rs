@@ -101,7 +101,7 @@ impl Provider {
     }
 
     /// Acts, and says which act it was.
-    pub(crate) async fn act(&self, name: &str, id: &str) -> Acted {
+    pub(crate) async fn act(&self, name: &str, id: &str) -> Called<u64, StatusCode> {
         let number = {
             let mut acts = self.0.acts.lock();
             acts.push((name.to_owned(), id.to_owned()));
@@ -109,7 +109,7 @@ impl Provider {
         };
         self.0.acted.notify_waiters();
         let fault = self.0.faults.lock().remove(name);
-        Acted(match fault {
+        match fault {
             None => Called::Applied(number),
             Some(Fault::Refuse) => Called::NotApplied(StatusCode::BAD_GATEWAY),
             Some(Fault::Fail) => Called::Unknown(StatusCode::BAD_GATEWAY),
@@ -119,7 +119,15 @@ impl Provider {
                 gate.acquire().await.unwrap().forget();
                 Called::Applied(number)
             }
-        })
+        }
+    }
+
+    /// The same as a plain result.
+    pub(crate) async fn tried(&self, name: &str, id: &str) -> Result<u64, StatusCode> {
+        match self.act(name, id).await {
+            Called::Applied(number) => Ok(number),
+            Called::NotApplied(status) | Called::Unknown(status) => Err(status),
+        }
     }
 
     /// The names of all acts, in order.
@@ -145,23 +153,6 @@ impl Provider {
             }
         };
         tokio::time::timeout(Duration::from_secs(10), begun).await.expect("it acts");
-    }
-}
-
-pub(crate) struct Acted(Called<u64, StatusCode>);
-
-impl From<Acted> for Called<u64, StatusCode> {
-    fn from(acted: Acted) -> Self {
-        acted.0
-    }
-}
-
-impl From<Acted> for Result<u64, StatusCode> {
-    fn from(acted: Acted) -> Self {
-        match acted.0 {
-            Called::Applied(number) => Ok(number),
-            Called::NotApplied(status) | Called::Unknown(status) => Err(status),
-        }
     }
 }
 
