@@ -43,6 +43,7 @@ mod steps;
 mod sweep;
 mod view;
 mod writer;
+mod writes;
 
 pub use error::OpenError;
 #[cfg(feature = "faults")]

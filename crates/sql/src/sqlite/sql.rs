@@ -115,8 +115,8 @@ statements! {
         "SELECT n, name, attempt, begun, version, data FROM hapax_step \
          WHERE claim = ?1 AND (name = ?2 OR version IS NULL)";
     ADD_STEP =
-        "INSERT INTO hapax_step (claim, n, name, attempt, begun) VALUES (?1, \
-         (SELECT coalesce(max(n), 0) + 1 FROM hapax_step WHERE claim = ?1), ?2, ?3, ?4)";
+        "INSERT INTO hapax_step (claim, n, name, attempt, begun, version, data) VALUES (?1, \
+         (SELECT coalesce(max(n), 0) + 1 FROM hapax_step WHERE claim = ?1), ?2, ?3, ?4, ?5, ?6)";
     BEGIN_STEP_AGAIN =
         "UPDATE hapax_step SET attempt = ?3 WHERE claim = ?1 AND n = ?2 AND version IS NULL";
     END_STEP =
