@@ -158,7 +158,10 @@ pub(super) fn number<T: TryFrom<i64>, R: Columns>(row: &R, column: usize) -> Res
     optional(row, column)?.ok_or_else(|| R::unreadable(column, "nothing is there".to_owned()))
 }
 
-fn optional<T: TryFrom<i64>, R: Columns>(row: &R, column: usize) -> Result<Option<T>, R::Error> {
+pub(super) fn optional<T: TryFrom<i64>, R: Columns>(
+    row: &R,
+    column: usize,
+) -> Result<Option<T>, R::Error> {
     let Some(number) = row.integer(column)? else {
         return Ok(None);
     };

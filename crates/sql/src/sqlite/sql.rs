@@ -51,6 +51,28 @@ statements! {
     UNDO_PART = "ROLLBACK TO part";
     END_PART = "RELEASE part";
 
+    /// The application's transaction. Its savepoint is gone when somebody else has ended it.
+    #[cfg_attr(not(feature = "sqlx"), allow(dead_code))]
+    BEGIN_WITH_SAVEPOINT = "BEGIN IMMEDIATE; SAVEPOINT hapax";
+    #[cfg_attr(not(feature = "sqlx"), allow(dead_code))]
+    MOVE_SAVEPOINT = "RELEASE hapax; SAVEPOINT hapax";
+    #[cfg_attr(not(feature = "sqlx"), allow(dead_code))]
+    SET_SAVEPOINT = "SAVEPOINT hapax";
+    #[cfg_attr(not(feature = "sqlx"), allow(dead_code))]
+    UNDO_TO_SAVEPOINT = "ROLLBACK TO hapax";
+    #[cfg_attr(not(feature = "sqlx"), allow(dead_code))]
+    END_SAVEPOINT = "RELEASE hapax";
+    /// How the application's connection writes, and into which file.
+    #[cfg_attr(not(feature = "sqlx"), allow(dead_code))]
+    DURABILITY =
+        "SELECT (SELECT file FROM pragma_database_list WHERE name = 'main'), \
+         (SELECT journal_mode FROM pragma_journal_mode), \
+         (SELECT synchronous FROM pragma_synchronous)";
+    /// What a claim in the application's transaction has to know.
+    #[cfg_attr(not(feature = "sqlx"), allow(dead_code))]
+    EPOCH_AND_POLICY =
+        "SELECT epoch, (SELECT n FROM hapax_policy WHERE digest = ?1) FROM hapax_store";
+
     CHECKPOINT = "PRAGMA wal_checkpoint(TRUNCATE)";
     /// Changes when another connection has committed.
     DATA_VERSION = "PRAGMA data_version";

@@ -108,3 +108,28 @@ fn ended<'a>(
     };
     Ok((next, vec![write]))
 }
+
+/// A step that ends in the transaction in which it was done, whether it was begun before or not.
+#[cfg(feature = "sqlx")]
+pub(super) fn done<'a>(
+    record: &Record,
+    concerned: &Concerned,
+    by: &Ownership,
+    name: &'a StepName,
+    data: &'a hapax_core::StepData,
+    lease: Duration,
+    now: StoreTime,
+) -> Stepped<'a> {
+    let next = record.end_step(by, lease, now)?;
+    let write = match concerned.step(name) {
+        // Issued again: what was begun since stays in doubt.
+        Some((_, Step { done: Some(done), .. })) if done == data => {
+            return Ok((record.renew(by, lease, now)?, Vec::new()));
+        }
+        Some((_, Step { done: Some(_), .. })) => return Err(WriteRefused::StepEnded),
+        Some((n, _)) => writes::end_step(record, *n, data),
+        None if concerned.another_is_in_doubt(name) => return Err(WriteRefused::StepInDoubt),
+        None => writes::add_step(&next, name, Some(data), now),
+    };
+    Ok((next, vec![write]))
+}

@@ -1,13 +1,14 @@
 //! What operations write: statements with their values, whichever driver executes them. That a
 //! write is legal, [`Record`]'s methods have said before.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, fmt::Display};
 
 use hapax_core::{
     Advance, AdvanceReason, Attempt, ClaimNumber, Ending, EndingKind, Found, OwnState, Ownership,
     Progress, Record, Settlement, State, StepData, StepName, StoreTime, StoredResponse,
     WriteRefused,
 };
+use hapax_store::StoreError;
 use rusqlite::{
     ToSql,
     types::{ToSqlOutput, ValueRef},
@@ -40,6 +41,12 @@ impl<'a> Write<'a> {
     fn any<const N: usize>(sql: &'static str, values: [Value<'a>; N]) -> Self {
         Self { sql, values: values.into(), one: false }
     }
+}
+
+/// A write whose condition was just read to hold touched not one row.
+pub(super) fn touched(rows: impl Display) -> StoreError {
+    let reason = format!("a write of one row touched {rows}: its indexes disagree");
+    StoreError::Corrupt { reason }
 }
 
 /// The values of `sql::ADD_RECORD`.
