@@ -43,6 +43,42 @@ async fn many_claims_share_a_commit() {
 }
 
 #[tokio::test]
+async fn claims_that_are_made_together_are_one_commit() {
+    let place = Place::new();
+    let store = place.open();
+    let before = commits(&place);
+    let claims = (0..1000).map(|_| a_claim()).collect::<Vec<_>>();
+    let answers = store.claim_all(claims.clone()).await.expect("claims are answered");
+    for (claim, answer) in claims.iter().zip(answers) {
+        assert_eq!(ours(Ok(answer)).owner, claim.owner);
+    }
+    assert_eq!(commits(&place), before + 1);
+    let again = store.claim_all(claims).await.expect("claims are answered");
+    assert_eq!(again.len(), 1000);
+    assert_eq!(commits(&place), before + 1, "issued again, they change nothing");
+}
+
+#[tokio::test]
+async fn claims_that_are_made_together_with_a_damaged_record_claim_nothing() {
+    let place = Place::new();
+    let store = place.open();
+    // Claims are made in the order of ids: this one is the last.
+    let bad = ours(store.claim(claim_of(RecordId::from_bytes([0xff; 32]))).await);
+    let damage = "UPDATE hapax_record SET state = 9 WHERE claim = ?1";
+    assert_eq!(place.shell().execute(damage, [bad.claim.0]), Ok(1));
+    let mut claims = (0..20).map(|_| a_claim()).collect::<Vec<_>>();
+    claims.push(claim_of(bad.id));
+    let (many, one) = tokio::join!(store.claim_all(claims.clone()), store.claim(a_claim()));
+    assert!(matches!(many, Err(StoreError::Corrupt { .. })), "{many:?}");
+    ours(one);
+    claims.pop();
+    for claim in &claims {
+        assert_eq!(store.find(claim.id).await, Ok(None), "nothing was written");
+    }
+    store.claim_all(claims).await.expect("the others can be claimed");
+}
+
+#[tokio::test]
 async fn what_changes_nothing_commits_nothing() {
     let place = Place::new();
     let store = place.open();

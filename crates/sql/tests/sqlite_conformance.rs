@@ -15,6 +15,7 @@ use tempfile::TempDir;
 /// One file; each node is a handle of its own, as in another process.
 struct Sqlite {
     dir: TempDir,
+    shared: bool,
     clock: Arc<ManualClock>,
     node: Arc<SqliteStore>,
     kept: u32,
@@ -22,10 +23,24 @@ struct Sqlite {
 
 impl Sqlite {
     fn fresh() -> Self {
+        Self::in_dir(tempfile::tempdir().expect("a directory"), false)
+    }
+
+    /// In the database of an application, beside tables of its own.
+    fn beside_others() -> Self {
         let dir = tempfile::tempdir().expect("a directory");
+        let application = Connection::open(dir.path().join("hapax.db")).expect("a file");
+        let tables = "CREATE TABLE record (id INTEGER PRIMARY KEY, what TEXT);
+                      CREATE TABLE step (name TEXT);
+                      INSERT INTO record (what) VALUES ('theirs')";
+        application.execute_batch(tables).expect("its tables");
+        Self::in_dir(dir, true)
+    }
+
+    fn in_dir(dir: TempDir, shared: bool) -> Self {
         let clock = Arc::new(ManualClock::new());
-        let node = open(&dir, &clock);
-        Self { dir, clock, node, kept: 0 }
+        let node = open(&dir, &clock, shared);
+        Self { dir, shared, clock, node, kept: 0 }
     }
 
     /// Somebody with a SQLite shell.
@@ -40,9 +55,9 @@ impl Sqlite {
     }
 }
 
-fn open(dir: &TempDir, clock: &Arc<ManualClock>) -> Arc<SqliteStore> {
+fn open(dir: &TempDir, clock: &Arc<ManualClock>, shared: bool) -> Arc<SqliteStore> {
     let config = SqliteConfig::new(dir.path().join("hapax.db"));
-    let config = SqliteConfig { clock: clock.clone(), ..config };
+    let config = SqliteConfig { clock: clock.clone(), shared, ..config };
     Arc::new(SqliteStore::open(config).expect("the store opens"))
 }
 
@@ -56,12 +71,12 @@ impl Harness for Sqlite {
     }
 
     async fn second_node(&mut self) -> Arc<dyn Store> {
-        open(&self.dir, &self.clock)
+        open(&self.dir, &self.clock, self.shared)
     }
 
     async fn reopen(&mut self) -> Arc<dyn Store> {
         self.node.close().await;
-        self.node = open(&self.dir, &self.clock);
+        self.node = open(&self.dir, &self.clock, self.shared);
         self.node()
     }
 
@@ -114,3 +129,9 @@ impl Harness for Sqlite {
 }
 
 hapax_store::conformance_tests!(Sqlite::fresh());
+
+mod in_an_applications_database {
+    use super::Sqlite;
+
+    hapax_store::conformance_tests!(Sqlite::beside_others());
+}

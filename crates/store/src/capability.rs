@@ -168,16 +168,16 @@ pub enum SecretPin {
 
 /// Forgetting what is over.
 pub trait Sweep: Send + Sync {
-    /// Drops bodies whose outcome's retention is over and purges records (with their endings, in
-    /// one transaction) whose tombstone is over, at most `limit` of each. Only what the store's
-    /// clock and `own_clock` both call over is touched (`protocol.md` 23).
+    /// Drops bodies and steps whose outcome's retention is over and purges records (with all that
+    /// belongs to them, in one transaction) whose tombstone is over, at most `limit` of each. Only
+    /// what the store's clock and `own_clock` both call over is touched (`protocol.md` 23).
     fn sweep(&self, own_clock: StoreTime, limit: usize) -> Reply<'_, Swept>;
 }
 
 /// What one step of a sweep did. Less than the limit does not mean that nothing is left.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Swept {
-    /// Bodies dropped: their records are tombstones now.
+    /// Outcomes whose body and steps were dropped: their records are tombstones now.
     pub bodies: usize,
     /// Records purged: their keys are new from now on.
     pub purged: usize,
@@ -229,7 +229,8 @@ pub struct HistoryEntry {
     pub attempt: hapax_core::Attempt,
     /// What happened, one of a small set of words. Of the attempt that ended: `superseded` by a
     /// takeover or a resend, `released`, `settled-late` (an outcome of an uncertain attempt). Of
-    /// the present attempt: `uncertain` (once, whoever says it), `resent` (it is the resend).
+    /// the present attempt: `uncertain` (once, whoever says it), `resent` (it is the resend),
+    /// `resumed` (it goes on after the last step).
     pub what: String,
 }
 

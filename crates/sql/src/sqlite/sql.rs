@@ -153,7 +153,9 @@ statements! {
     HISTORY = "SELECT at, attempt, what FROM hapax_history WHERE claim = ?1 ORDER BY n";
 
     /// Due before their tombstones are: their bodies and steps are still there.
-    OUTCOMES_OVER = "SELECT e.claim, length(b.bytes) FROM hapax_ending e \
+    OUTCOMES_OVER = "SELECT e.claim, coalesce(length(b.bytes), 0) + \
+         (SELECT coalesce(sum(length(data)), 0) FROM hapax_step WHERE claim = e.claim) \
+         FROM hapax_ending e \
          LEFT JOIN hapax_body b ON b.claim = e.claim \
          WHERE e.due <= ?1 AND e.due < e.tombstone_until ORDER BY e.due LIMIT ?2";
     DROP_BODIES = "DELETE FROM hapax_body WHERE claim IN (SELECT value FROM json_each(?1))";
@@ -164,7 +166,8 @@ statements! {
          WHERE claim IN (SELECT value FROM json_each(?1)) AND due IS NOT NULL";
     TOMBSTONES_OVER =
         "SELECT e.claim FROM hapax_ending e \
-         JOIN hapax_record r ON r.claim = e.claim AND r.attempt = e.attempt WHERE e.due <= ?1 AND e.tombstone_until <= ?1 ORDER BY e.due LIMIT ?2";
+         JOIN hapax_record r ON r.claim = e.claim AND r.attempt = e.attempt \
+         WHERE e.due <= ?1 AND e.tombstone_until <= ?1 ORDER BY e.due LIMIT ?2";
     PURGE_HISTORY = "DELETE FROM hapax_history WHERE claim IN (SELECT value FROM json_each(?1))";
     PURGE_RECORDS = "DELETE FROM hapax_record WHERE claim IN (SELECT value FROM json_each(?1))";
     PURGE_ENDINGS = "DELETE FROM hapax_ending WHERE claim IN (SELECT value FROM json_each(?1))";

@@ -12,7 +12,8 @@ use super::{error::Failure, guard::NodeId, sql, view::Tx};
 /// missing and stops, which is the safe side.
 const DEAD_MARK: Duration = Duration::from_secs(30 * 86_400);
 
-/// How many bytes of bodies one step drops, roughly: SQLite walks each large one, and claims wait.
+/// How many bytes of bodies and of steps one sweep drops, roughly: SQLite walks each large one, and
+/// claims wait.
 const BODY_BYTES: i64 = 16 << 20;
 
 pub(super) fn sweep(
@@ -53,9 +54,8 @@ pub(super) fn sweep(
 }
 
 fn outcomes_over(tx: &Tx<'_>, now: i64, limit: i64) -> Result<Vec<i64>, Failure> {
-    let over = tx.all(sql::OUTCOMES_OVER, params![now, limit], |row| {
-        Ok((row.get(0)?, row.get::<_, Option<i64>>(1)?.unwrap_or(0)))
-    })?;
+    let over =
+        tx.all(sql::OUTCOMES_OVER, params![now, limit], |row| Ok((row.get(0)?, row.get(1)?)))?;
     let mut bytes = 0_i64;
     let within = |&(_, length): &(i64, i64)| {
         let fits = bytes < BODY_BYTES;

@@ -10,9 +10,10 @@ use std::{
 
 use bytes::Bytes;
 use hapax_core::{
-    Admission, Advance, AdvanceReason, ClaimNumber, DecisionRules, Fingerprint, FingerprintVersion,
-    Found, NewClaim, OnUnknown, OperationName, OutcomeClass, Owner, PolicyDigest, Record, RecordId,
-    Retention, Settlement, State, StoredResponse, WriteRefused,
+    Admission, Advance, AdvanceReason, BeginStep, ClaimNumber, DecisionRules, Fingerprint,
+    FingerprintVersion, Found, NewClaim, OnUnknown, OperationName, OutcomeClass, Owner,
+    PolicyDigest, Record, RecordId, Retention, Settlement, State, Step, StepData, StepEnd,
+    StepName, StoredResponse, WriteRefused,
 };
 
 use super::Harness;
@@ -72,6 +73,11 @@ pub(super) fn a_bare_claim() -> NewClaim {
     NewClaim { admission: Admission::Separate, ..a_claim() }
 }
 
+/// A claim of a new record that its first step admits.
+pub(super) fn a_stepped_claim() -> NewClaim {
+    NewClaim { admission: Admission::BySteps, ..a_claim() }
+}
+
 /// The same claim by somebody else.
 pub(super) fn by_another(claim: &NewClaim) -> NewClaim {
     NewClaim { owner: an_owner(), ..claim.clone() }
@@ -85,6 +91,12 @@ pub(super) fn a_claim_of(record: &Record) -> NewClaim {
 /// The next attempt at a record as it was seen, by a new owner, admitted, with the same intent.
 pub(super) fn next(seen: &Record, reason: AdvanceReason) -> Advance {
     Advance { seen: seen.seen(), reason, claim: a_claim_of(seen) }
+}
+
+/// The next attempt at a record as it was seen, by a new owner, admitted by its first step.
+pub(super) fn next_by_steps(seen: &Record, reason: AdvanceReason) -> Advance {
+    let claim = NewClaim { admission: Admission::BySteps, ..a_claim_of(seen) };
+    Advance { seen: seen.seen(), reason, claim }
 }
 
 pub(super) fn intent(number: u8) -> Fingerprint {
@@ -185,6 +197,83 @@ pub(super) async fn one_of_each_state(node: &Arc<dyn Store>) -> Vec<(State, Reco
         (State::FailedTerminal, settled(node, failure()).await),
         (State::Uncertain, uncertain(node).await),
     ]
+}
+
+pub(super) fn step_name(name: &str) -> StepName {
+    StepName::new(name).expect("a valid name")
+}
+
+/// A step that may not be done again while its outcome is unknown.
+pub(super) fn once(name: &str) -> BeginStep {
+    BeginStep { name: step_name(name), resend_for: None }
+}
+
+/// A step that may be done again for an hour.
+pub(super) fn for_an_hour(name: &str) -> BeginStep {
+    BeginStep { resend_for: Some(HOUR), ..once(name) }
+}
+
+/// What a step came to: something that depends on its name.
+pub(super) fn data_of(name: &str) -> StepData {
+    StepData { version: 7, bytes: Bytes::copy_from_slice(name.as_bytes()) }
+}
+
+pub(super) fn done_with(name: &str) -> StepEnd {
+    StepEnd::Done(data_of(name))
+}
+
+pub(super) async fn begun(node: &Arc<dyn Store>, record: &Record, step: BeginStep) -> Record {
+    node.begin_step(record.ownership(), step, LEASE).await.done()
+}
+
+pub(super) async fn ended(node: &Arc<dyn Store>, record: &Record, name: &str) -> Record {
+    node.end_step(record.ownership(), step_name(name), done_with(name), LEASE).await.done()
+}
+
+/// The record with a step begun and done.
+pub(super) async fn stepped(node: &Arc<dyn Store>, record: &Record, name: &str) -> Record {
+    begun(node, record, once(name)).await;
+    ended(node, record, name).await
+}
+
+/// Executing, with these steps done.
+pub(super) async fn executing_with(node: &Arc<dyn Store>, names: &[&str]) -> Record {
+    let mut record = node.claim(a_stepped_claim()).await.ours();
+    for name in names {
+        record = stepped(node, &record, name).await;
+    }
+    record
+}
+
+/// Uncertain between steps: these are done.
+pub(super) async fn interrupted_after(node: &Arc<dyn Store>, names: &[&str]) -> Record {
+    let record = executing_with(node, names).await;
+    node.settle(record.ownership(), UNKNOWN).await.done()
+}
+
+/// Uncertain within this step.
+pub(super) async fn interrupted_in(node: &Arc<dyn Store>, step: BeginStep) -> Record {
+    let record = executing_with(node, &[]).await;
+    begun(node, &record, step).await;
+    node.settle(record.ownership(), UNKNOWN).await.done()
+}
+
+pub(super) async fn steps(node: &Arc<dyn Store>, claim: ClaimNumber) -> Vec<Step> {
+    node.steps(claim).await.expect("steps are read")
+}
+
+/// The names of a record's steps, and whether each is done.
+pub(super) async fn course(node: &Arc<dyn Store>, claim: ClaimNumber) -> Vec<(String, bool)> {
+    let steps = steps(node, claim).await;
+    steps.into_iter().map(|step| (step.name.to_string(), step.done.is_some())).collect()
+}
+
+pub(super) fn is_done(name: &str) -> (String, bool) {
+    (name.to_owned(), true)
+}
+
+pub(super) fn in_doubt(name: &str) -> (String, bool) {
+    (name.to_owned(), false)
 }
 
 /// The record as a node finds it.

@@ -2,6 +2,7 @@
 //! protocol.
 
 mod claiming;
+mod claiming_many;
 mod ending;
 mod keeping;
 mod lost_answers;
@@ -10,9 +11,12 @@ mod owning;
 mod reading;
 mod regressing;
 mod resending;
+mod resuming;
+mod stepping;
 mod sweeping;
 
 pub use claiming::*;
+pub use claiming_many::*;
 pub use ending::*;
 pub use keeping::*;
 pub use lost_answers::*;
@@ -21,6 +25,8 @@ pub use owning::*;
 pub use reading::*;
 pub use regressing::*;
 pub use resending::*;
+pub use resuming::*;
+pub use stepping::*;
 pub use sweeping::*;
 
 /// Hands the names of all rules to a macro, behind what is passed on to it.
@@ -44,6 +50,9 @@ macro_rules! for_each_rule {
             a_changed_intent_takes_over_nothing_else
             a_later_attempt_keeps_the_effect_secret
             claim_numbers_are_never_reused
+            each_of_many_claims_stands_for_itself
+            each_key_of_many_batches_goes_to_one
+            many_claims_issued_again_are_ours
             another_owner_of_the_same_attempt_is_fenced
             a_paused_worker_cannot_complete_its_successors_record
             a_resent_attempt_cannot_be_settled_by_the_first
@@ -66,6 +75,24 @@ macro_rules! for_each_rule {
             a_resend_is_not_admitted_after_its_permission_ended
             a_release_needs_every_attempt_proven_not_applied
             a_takeover_of_an_unclean_claim_stays_unclean
+            the_first_step_admits
+            no_step_begins_beside_one_in_doubt
+            a_paused_worker_is_fenced_from_steps
+            an_ended_step_is_not_begun_again
+            steps_read_back_exactly_and_in_order
+            a_step_not_applied_is_as_if_not_begun
+            a_record_judged_as_a_whole_takes_no_steps
+            a_step_extends_the_lease
+            a_step_issued_again_is_done_once
+            an_end_issued_again_later_ends_nothing_else
+            a_step_of_a_missing_record_says_that_it_is_missing
+            a_resumed_execution_keeps_its_steps
+            only_an_accounted_execution_is_resumed
+            a_step_in_doubt_is_begun_again_within_its_permission
+            a_failure_needs_its_steps_accounted_for
+            a_release_forgets_the_steps
+            steps_are_swept_with_the_outcome
+            steps_are_purged_with_their_record
             a_claim_issued_again_is_ours
             a_claim_issued_again_does_not_take_anothers_for_its_own
             an_advance_issued_again_is_ours

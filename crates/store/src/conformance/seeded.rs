@@ -43,31 +43,65 @@ const NOTICED: &[(Bug, &str, Run)] = noticed! {
     TakeoverWithoutSlot by one_of_many_takes_over_an_abandoned_claim,
         a_resend_is_the_next_attempt_and_not_clean,
         one_of_settle_release_and_takeover_ends_a_claim;
-    OwnerIsNotCompared by another_owner_of_the_same_attempt_is_fenced;
-    OnlyTheIdIsCompared by another_owner_of_the_same_attempt_is_fenced,
+    OneKnownKeyTakesAll by each_of_many_claims_stands_for_itself;
+    AnswersComeInTheOrderOfIds by each_of_many_claims_stands_for_itself;
+    ManyAreReadThenInserted by each_of_many_claims_stands_for_itself,
+        each_key_of_many_batches_goes_to_one;
+    OwnerIsNotCompared by a_paused_worker_is_fenced_from_steps,
+        another_owner_of_the_same_attempt_is_fenced;
+    OnlyTheIdIsCompared by a_paused_worker_is_fenced_from_steps,
+        another_owner_of_the_same_attempt_is_fenced,
         a_paused_worker_cannot_complete_its_successors_record,
         a_resent_attempt_cannot_be_settled_by_the_first;
     AdmissionIsRepeated by admission_begins_the_execution_once;
     UncertainIsAdmitted by an_uncertain_record_is_not_admitted;
     UncertainIsRenewed by a_renewal_of_an_uncertain_or_ended_record_is_refused;
     RenewalIsNotStored by a_renewal_extends_the_lease, an_admission_or_renewal_issued_again_is_done;
-    MissingIsMade by a_write_to_a_missing_record_says_that_it_is_missing;
+    MissingIsMade by a_step_of_a_missing_record_says_that_it_is_missing,
+        a_write_to_a_missing_record_says_that_it_is_missing;
     OutcomeIsOverwritten by an_outcome_is_final;
     LateSettleIsFenced by a_late_settle_of_an_uncertain_attempt_is_welcome;
     ReleaseDeletes by a_release_keeps_the_attempt_number, a_bare_claim_can_be_released;
-    RefusalReleases by a_release_needs_every_attempt_proven_not_applied;
+    RefusalReleases by a_release_forgets_the_steps,
+        a_release_needs_every_attempt_proven_not_applied;
     BareClaimTakesAnOutcome by a_bare_claim_has_no_outcome;
     SettleAfterTakeoverCounts by a_paused_worker_cannot_complete_its_successors_record,
         one_of_settles_and_resends_ends_an_uncertain_attempt;
     KeptIsAlwaysTrue by an_outcome_says_what_it_is;
     RepeatedSettleCountsAnew by an_outcome_is_final, a_settle_issued_again_comes_to_the_same_ending;
-    ResendIsClean by a_resend_is_the_next_attempt_and_not_clean,
+    ResendIsClean by a_resumed_execution_keeps_its_steps,
+        a_resend_is_the_next_attempt_and_not_clean,
         a_release_needs_every_attempt_proven_not_applied;
     ResendPermissionLasts by a_resend_is_not_claimed_after_its_permission_ended;
     AdmissionTrustsTheClaim by a_resend_is_not_admitted_after_its_permission_ended;
     TakeoverCleans by a_takeover_of_an_unclean_claim_stays_unclean;
     AnythingIsResent by only_an_uncertain_record_is_resent;
-    OwnClaimIsNotRecognised by a_claim_issued_again_is_ours;
+    FirstStepDoesNotAdmit by the_first_step_admits;
+    StepsBeginTogether by no_step_begins_beside_one_in_doubt,
+        a_step_in_doubt_is_begun_again_within_its_permission;
+    EndedStepIsBegunAgain by an_ended_step_is_not_begun_again;
+    StepEndIsOverwritten by an_ended_step_is_not_begun_again;
+    StepNamesIgnoreCase by steps_read_back_exactly_and_in_order;
+    StepVersionIsLost by steps_read_back_exactly_and_in_order;
+    StepsAreSorted by steps_read_back_exactly_and_in_order;
+    NotAppliedIsDone by a_step_not_applied_is_as_if_not_begun;
+    WholeTakesSteps by a_record_judged_as_a_whole_takes_no_steps;
+    StepLeavesTheLease by a_step_extends_the_lease;
+    RepeatedStepIsRefused by a_step_issued_again_is_done_once,
+        an_end_issued_again_later_ends_nothing_else;
+    RepeatedEndEndsAnother by an_end_issued_again_later_ends_nothing_else;
+    BeginningsCountAnew by a_step_issued_again_is_done_once,
+        a_step_in_doubt_is_begun_again_within_its_permission;
+    StepsAreUnguarded by a_store_that_went_back_admits_nothing, another_incarnation_is_noticed;
+    AdvanceForgetsSteps by a_resumed_execution_keeps_its_steps;
+    DoubtIsResumed by only_an_accounted_execution_is_resumed;
+    ResendEndsTheDoubt by a_step_in_doubt_is_begun_again_within_its_permission;
+    StepPermissionLasts by a_step_in_doubt_is_begun_again_within_its_permission;
+    FailureIgnoresDoubt by a_failure_needs_its_steps_accounted_for;
+    ReleaseKeepsSteps by a_release_forgets_the_steps;
+    StepsSurvive by steps_are_swept_with_the_outcome;
+    UnkeptKeepsItsSteps by steps_are_swept_with_the_outcome;
+    OwnClaimIsNotRecognised by a_claim_issued_again_is_ours, many_claims_issued_again_are_ours;
     OwnAdvanceIsNotRecognised by an_advance_issued_again_is_ours;
     RepeatedSettleIsFenced by a_settle_issued_again_comes_to_the_same_ending;
     AnyFirstAttemptIsOwn by a_claim_issued_again_does_not_take_anothers_for_its_own,
@@ -90,7 +124,8 @@ const NOTICED: &[(Bug, &str, Run)] = noticed! {
     SweepHasNoLimit by a_sweep_goes_in_steps;
     UncertainIsSwept by nothing_unsettled_is_ever_swept;
     OldEndingCounts by nothing_unsettled_is_ever_swept, a_stub_is_kept_for_its_tombstone;
-    EndingIsPurgedFirst by a_record_is_purged_when_its_tombstone_is_over;
+    EndingIsPurgedFirst by steps_are_purged_with_their_record,
+        a_record_is_purged_when_its_tombstone_is_over;
     BodySurvives by a_body_is_dropped_when_its_retention_is_over;
     HeadersAreFolded by an_answer_reads_back_byte_for_byte;
     EmptyBodyIsNone by an_answer_reads_back_byte_for_byte;
@@ -135,6 +170,7 @@ fn every_rule_is_seen_failing() {
 fn every_rule_is_listed() {
     let files = [
         include_str!("rules/claiming.rs"),
+        include_str!("rules/claiming_many.rs"),
         include_str!("rules/ending.rs"),
         include_str!("rules/keeping.rs"),
         include_str!("rules/lost_answers.rs"),
@@ -143,6 +179,8 @@ fn every_rule_is_listed() {
         include_str!("rules/reading.rs"),
         include_str!("rules/regressing.rs"),
         include_str!("rules/resending.rs"),
+        include_str!("rules/resuming.rs"),
+        include_str!("rules/stepping.rs"),
         include_str!("rules/sweeping.rs"),
     ];
     let rules = files.iter().flat_map(|file| file.split("pub async fn ").skip(1));

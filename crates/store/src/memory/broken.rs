@@ -4,21 +4,18 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use hapax_core::{
-    Admission, Advance, AdvanceReason, BeginStep, ClaimNumber, EndingKind, Found, NewClaim,
-    Observed, ObservedEnd, OperationName, OwnState, Ownership, PolicyDigest, Record, RecordId,
-    Seen, Settlement, State, Step, StepEnd, StepName, StoreTime, StoredResponse, Would,
-    WriteRefused,
+    Admission, Advance, AdvanceReason, EndingKind, Found, NewClaim, OwnState, Ownership, Progress,
+    RecordId, Seen, Settlement, StoreTime, StoredResponse, WriteRefused,
 };
 use parking_lot::Mutex;
 
 use super::{Answer, Data, MemoryStore};
-use crate::{
-    Claimed, Claims, HistoryEntry, Inspect, ListFilter, Listed, Lookup, Observation, Observations,
-    Owned, Policies, Reply, SecretPin, Secrets, Standing, StandingState, Steps, Sweep, Swept,
-    Written,
-};
+use crate::{Claimed, Claims, Lookup, Owned, Reply, Written};
 
 mod bug;
+mod reading;
+mod stepping;
+mod sweeping;
 
 pub(crate) use bug::Bug;
 
@@ -121,6 +118,14 @@ impl Broken {
                 (pretend.own_state, pretend.ending) = (OwnState::Uncertain, None);
                 advance.seen = pretend.seen();
             }
+            Some(Bug::DoubtIsResumed) if advance.reason == AdvanceReason::Resume => {
+                pretend.progress = Progress::Accounted;
+                advance.seen = pretend.seen();
+            }
+            Some(Bug::StepPermissionLasts) => {
+                pretend.progress = lasting(pretend.progress, now);
+                advance.seen = pretend.seen();
+            }
             Some(Bug::SeenIsIgnored | Bug::ReadThenAdvance) => advance.seen = pretend.seen(),
             Some(Bug::AnyIntentTakesOver) => advance.claim.fingerprint = pretend.fingerprint,
             Some(Bug::OwnAdvanceIsNotRecognised) if pretend.owner == claim.owner => {
@@ -148,6 +153,8 @@ impl Broken {
                 row.history.retain(|(.., what)| *what != "superseded")
             }
             Some(Bug::ResendIsClean) => row.record.clean = true,
+            Some(Bug::AdvanceForgetsSteps) => row.steps.clear(),
+            Some(Bug::ResendEndsTheDoubt) => row.record.progress = Progress::Accounted,
             Some(Bug::TakeoverCleans) if advance.reason == AdvanceReason::LeaseOver => {
                 row.record.clean = true;
             }
@@ -234,6 +241,7 @@ impl Broken {
             };
         };
         let (before, response) = (row.record.clone(), row.response.clone());
+        let steps = row.steps.clone();
         let fenced =
             |found: Found| Written::Refused { why: WriteRefused::Fenced, found: Box::new(found) };
         match self.bug {
@@ -243,6 +251,9 @@ impl Broken {
             }
             Some(Bug::BareClaimTakesAnOutcome) if row.record.own_state == OwnState::Claimed => {
                 row.record.own_state = OwnState::Executing;
+            }
+            Some(Bug::FailureIgnoresDoubt) if before.progress != Progress::Whole => {
+                row.record.progress = Progress::Accounted;
             }
             Some(Bug::LateSettleIsFenced) if row.record.own_state == OwnState::Uncertain => {
                 return fenced(row.found(now));
@@ -259,6 +270,9 @@ impl Broken {
         let Some(row) = data.row_mut(&by.id) else { return written };
         if self.has(Bug::ObservedAnswerStays) && response.is_some() {
             row.response = response;
+        }
+        if self.has(Bug::ReleaseKeepsSteps) {
+            row.steps = steps;
         }
         if !matches!(written, Written::Done(_)) {
             row.record = before;
@@ -297,62 +311,33 @@ impl Broken {
         data: &mut Data,
         now: StoreTime,
     ) -> Written {
-        let Some(row) = data.rows.values().next() else { return Written::Missing };
-        let claim = NewClaim {
-            id: by.id,
-            owner: by.owner,
-            fingerprint: row.record.fingerprint,
-            policy: row.record.policy,
-            lease: Duration::ZERO,
-            admission: Admission::WithClaim,
-            secret_version: 1,
-        };
-        data.insert(&claim, now);
+        made(by, Admission::WithClaim, data, now);
         data.settle(by, settlement, now)
     }
+}
 
-    fn sweep_now(&self, own: StoreTime, limit: usize, data: &mut Data, now: StoreTime) -> Swept {
-        let over = |record: &Record| record.lease_end.is_some_and(|end| end <= now.min(own));
-        match self.bug {
-            Some(Bug::OwnClockIsIgnored) => return data.sweep(now, limit),
-            Some(Bug::StoreClockIsIgnored) => return data.sweep(own, limit),
-            Some(Bug::SweepIsEarly) => {
-                return data.sweep(now.min(own).after(Duration::from_secs(1)), limit);
-            }
-            Some(Bug::SweepHasNoLimit) => return data.sweep(now.min(own), usize::MAX),
-            Some(Bug::UncertainIsSwept) => {
-                data.rows.retain(|_, row| {
-                    row.record.own_state != OwnState::Uncertain || !over(&row.record)
-                });
-            }
-            Some(Bug::OldEndingCounts) => data.rows.retain(|_, row| {
-                let stub = row.history.iter().any(|(.., what)| *what == "released");
-                !stub || !over(&row.record)
-            }),
-            _ => {}
+/// Makes the record that an owner speaks of.
+fn made(by: &Ownership, admission: Admission, data: &mut Data, now: StoreTime) {
+    let Some(row) = data.rows.values().next() else { return };
+    let claim = NewClaim {
+        id: by.id,
+        owner: by.owner,
+        fingerprint: row.record.fingerprint,
+        policy: row.record.policy,
+        lease: Duration::ZERO,
+        admission,
+        secret_version: 1,
+    };
+    data.insert(&claim, now);
+}
+
+/// A permission that is over as if it were not.
+fn lasting(progress: Progress, now: StoreTime) -> Progress {
+    match progress {
+        Progress::InDoubt { resend_before: Some(before) } if before <= now => {
+            Progress::InDoubt { resend_before: Some(now.after(Duration::MAX)) }
         }
-        let bodies = data.rows.clone();
-        let observed = data.observed.clone();
-        let swept = data.sweep(now.min(own), limit);
-        for (number, mut row) in bodies {
-            match self.bug {
-                Some(Bug::BodySurvives) => {
-                    if let Some(there) = data.rows.get_mut(&number) {
-                        there.response = row.response;
-                    }
-                }
-                Some(Bug::EndingIsPurgedFirst) if !data.rows.contains_key(&number) => {
-                    row.record.ending = None;
-                    data.index.insert(row.record.id, number);
-                    data.rows.insert(number, row);
-                }
-                _ => {}
-            }
-        }
-        if self.has(Bug::ObservationsStay) {
-            data.observed = observed;
-        }
-        swept
+        other => other,
     }
 }
 
@@ -381,9 +366,36 @@ impl Claims for Broken {
         })
     }
 
-    fn claim_all(&self, claims: Vec<NewClaim>) -> Reply<'_, Vec<Claimed>> {
+    fn claim_all(&self, mut claims: Vec<NewClaim>) -> Reply<'_, Vec<Claimed>> {
         Box::pin(async move {
+            if self.has(Bug::ManyAreReadThenInserted) {
+                let mut known = Vec::new();
+                for claim in &claims {
+                    known.push(self.store.find(claim.id).await?);
+                }
+                tokio::task::yield_now().await;
+                let claim_one = |data: &mut Data, now, (claim, known): (&_, Option<Found>)| {
+                    known.map_or_else(
+                        || Claimed::Ours(data.insert(claim, now)),
+                        |found| Claimed::Theirs(Box::new(found)),
+                    )
+                };
+                return self.guarded(|data, now| {
+                    let claims = claims.iter().zip(known);
+                    claims.map(|claim| claim_one(data, now, claim)).collect()
+                });
+            }
+            if self.has(Bug::AnswersComeInTheOrderOfIds) {
+                claims.sort_by_key(|claim| claim.id);
+            }
             self.guarded(|data, now| {
+                let is_known = |claim: &NewClaim| data.row(&claim.id).is_some();
+                if self.has(Bug::OneKnownKeyTakesAll) && claims.iter().any(is_known) {
+                    let there = claims.iter().map(|claim| data.find(&claim.id, now));
+                    return there
+                        .map(|there| there.map_or(Claimed::Gone, |it| Claimed::Theirs(it.into())))
+                        .collect();
+                }
                 claims.iter().map(|claim| self.claim_now(claim, data, now)).collect()
             })
         })
@@ -415,26 +427,6 @@ impl Claims for Broken {
     }
 }
 
-impl Steps for Broken {
-    fn begin_step(&self, by: Ownership, step: BeginStep, lease: Duration) -> Reply<'_, Written> {
-        Box::pin(async move { self.write(|data, now| data.begin_step(&by, &step, lease, now)) })
-    }
-
-    fn end_step(
-        &self,
-        by: Ownership,
-        step: StepName,
-        end: StepEnd,
-        lease: Duration,
-    ) -> Reply<'_, Written> {
-        Box::pin(async move { self.write(|data, now| data.end_step(&by, &step, end, lease, now)) })
-    }
-
-    fn steps(&self, claim: ClaimNumber) -> Reply<'_, Vec<Step>> {
-        self.store.steps(claim)
-    }
-}
-
 impl Owned for Broken {
     fn admit(
         &self,
@@ -460,155 +452,5 @@ impl Owned for Broken {
         Box::pin(async move {
             self.write(|data, now| self.settle_now(&self.taken(by, data), settlement, data, now))
         })
-    }
-}
-
-impl Lookup for Broken {
-    fn find(&self, id: RecordId) -> Reply<'_, Option<Found>> {
-        Box::pin(async move {
-            let mut found = self.store.find(id).await?;
-            match (self.bug, &mut found) {
-                (Some(Bug::FindIsCached), _) => {
-                    return Ok(self.cache.lock().entry(id).or_insert(found).clone());
-                }
-                (Some(Bug::FindRunsAhead), Some(found)) => {
-                    found.record.own_state = OwnState::Executing;
-                }
-                _ => {}
-            }
-            Ok(found)
-        })
-    }
-}
-
-impl Policies for Broken {
-    fn remember_policy(
-        &self,
-        digest: PolicyDigest,
-        operation: OperationName,
-        text: String,
-    ) -> Reply<'_, ()> {
-        let trimmed = text.replace(' ', "");
-        let text = if self.has(Bug::PolicyIsTrimmed) { trimmed } else { text };
-        self.store.remember_policy(digest, operation, text)
-    }
-
-    fn policy(&self, digest: PolicyDigest) -> Reply<'_, Option<String>> {
-        self.store.policy(digest)
-    }
-}
-
-impl Secrets for Broken {
-    fn pinned_secret(&self, version: u32) -> Reply<'_, Option<[u8; 16]>> {
-        self.store.pinned_secret(version)
-    }
-
-    fn pin_secret(&self, version: u32, fingerprint: [u8; 16]) -> Reply<'_, SecretPin> {
-        Box::pin(async move {
-            let pin = self.store.pin_secret(version, fingerprint).await?;
-            if self.has(Bug::SecretIsReplaced) {
-                self.write(|data, _| data.secrets.insert(version, fingerprint))?;
-            }
-            Ok(pin)
-        })
-    }
-}
-
-impl Sweep for Broken {
-    fn sweep(&self, own_clock: StoreTime, limit: usize) -> Reply<'_, Swept> {
-        Box::pin(async move {
-            self.write(|data, now| {
-                let swept = self.sweep_now(own_clock, limit, data, now);
-                let rows = &data.rows;
-                data.index.retain(|_, number| rows.contains_key(number));
-                swept
-            })
-        })
-    }
-}
-
-impl Inspect for Broken {
-    fn list(&self, mut filter: ListFilter) -> Reply<'_, Vec<Listed>> {
-        Box::pin(async move {
-            match (self.bug, &mut filter.before) {
-                (Some(Bug::ListIgnoresTheOperation), _) => filter.operation = None,
-                (Some(Bug::PagesOverlap), Some(before)) => before.0 += 1,
-                _ => {}
-            }
-            let mut listed = self.store.list(filter).await?;
-            match self.bug {
-                Some(Bug::ListIsOldestFirst) => listed.reverse(),
-                Some(Bug::ListedOperationIsUnknown) => {
-                    listed.iter_mut().for_each(|row| row.operation = None);
-                }
-                Some(Bug::ListedStateIsOld) => {
-                    listed.iter_mut().filter(|row| row.state == State::Tombstone).for_each(|row| {
-                        row.state = row.record.state(row.record.created);
-                    });
-                }
-                _ => {}
-            }
-            Ok(listed)
-        })
-    }
-
-    fn history(&self, claim: ClaimNumber) -> Reply<'_, Vec<HistoryEntry>> {
-        self.store.history(claim)
-    }
-}
-
-impl Observations for Broken {
-    fn arrive(&self, observation: Observation) -> Reply<'_, Would> {
-        Box::pin(async move {
-            let claim = NewClaim {
-                id: observation.id,
-                owner: hapax_core::Owner::from_bytes([0; 16]),
-                fingerprint: observation.fingerprint,
-                policy: PolicyDigest([0; 32]),
-                lease: observation.timeout,
-                admission: Admission::WithClaim,
-                secret_version: 1,
-            };
-            if self.has(Bug::ObservationMakesARecord) {
-                self.write(|data, now| data.claim(&claim, now))?;
-            }
-            if self.has(Bug::NoMark) || self.has(Bug::MarkOnClaimsOnly) {
-                return self.unguarded(|data, now| data.observed.arrive(observation, now));
-            }
-            if self.has(Bug::ArrivalsAreForgotten) {
-                self.store.shared.data.lock().observed = Default::default();
-            }
-            self.store.arrive(observation).await
-        })
-    }
-
-    fn finish(&self, id: RecordId, end: ObservedEnd) -> Reply<'_, ()> {
-        Box::pin(async move { self.write(|data, now| data.observed.finish(&id, end, now)) })
-    }
-
-    fn observed(&self, limit: usize) -> Reply<'_, Vec<Observed>> {
-        self.store.observed(limit)
-    }
-}
-
-impl Standing for Broken {
-    fn beat(&self) -> Reply<'_, ()> {
-        Box::pin(async move {
-            match self.bug {
-                Some(Bug::HeartbeatProvesNothing) => Ok(()),
-                _ => self.guarded(|_, _| ()),
-            }
-        })
-    }
-
-    fn standing(&self) -> StandingState {
-        match self.bug {
-            Some(Bug::RegressionIsForgotten) => StandingState::Ready,
-            _ => self.store.standing(),
-        }
-    }
-
-    fn distrust(&self, reason: String) {
-        self.store.distrust(reason);
     }
 }

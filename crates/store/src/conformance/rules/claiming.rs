@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use hapax_core::{
-    Advance, AdvanceReason, Attempt, Ending, EndingKind, NewClaim, OwnState, Record, State, Until,
+    Advance, AdvanceReason, Attempt, Ending, EndingKind, NewClaim, OwnState, Progress, Record,
+    State, Until,
 };
 
 use crate::{
@@ -94,7 +95,7 @@ pub async fn a_record_without_lease_data_is_locked<H: Harness>(mut harness: H) {
 }
 
 /// The condition of a takeover repeats everything that was read: attempt, owner, state,
-/// fingerprint and slot (3; pitfall 3).
+/// fingerprint, progress and slot (3; pitfall 3).
 pub async fn a_takeover_repeats_everything_that_was_seen<H: Harness>(harness: H) {
     let node = first_node(&harness).await;
     let record = claimed(&node).await;
@@ -239,7 +240,7 @@ async fn race_for(nodes: &[Arc<dyn Store>; 2], seen: &Record, reason: AdvanceRea
 }
 
 /// The record as somebody would have it who misread one thing.
-fn misread(record: &Record) -> [(&'static str, Record); 5] {
+fn misread(record: &Record) -> [(&'static str, Record); 6] {
     let other_state = match record.own_state {
         OwnState::Claimed => OwnState::Executing,
         _ => OwnState::Claimed,
@@ -258,6 +259,7 @@ fn misread(record: &Record) -> [(&'static str, Record); 5] {
         ("owner", Record { owner: an_owner(), ..record.clone() }),
         ("state", Record { own_state: other_state, ..record.clone() }),
         ("fingerprint", Record { fingerprint: intent(9), ..record.clone() }),
+        ("progress", Record { progress: Progress::Accounted, ..record.clone() }),
         ("slot", Record { ending: Some(ending), ..record.clone() }),
     ]
 }

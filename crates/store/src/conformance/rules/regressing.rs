@@ -136,6 +136,9 @@ struct Given {
     unknown: Record,
     claimed: Record,
     executing: Record,
+    between: Record,
+    within: Record,
+    interrupted: Record,
     now: StoreTime,
 }
 
@@ -151,6 +154,9 @@ impl Given {
             unknown: uncertain(node).await,
             claimed: claimed(node).await,
             executing,
+            between: executing_with(node, &["first"]).await,
+            within: begun(node, &executing_with(node, &[]).await, once("first")).await,
+            interrupted: interrupted_after(node, &["first"]).await,
             now: harness.clock().now(),
         }
     }
@@ -167,9 +173,21 @@ impl Given {
     }
 
     async fn assert_untouched(&self, write: Write, node: &Arc<dyn Store>) {
-        for before in [&self.abandoned, &self.stub, &self.unknown, &self.claimed, &self.executing] {
+        let records = [
+            &self.abandoned,
+            &self.stub,
+            &self.unknown,
+            &self.claimed,
+            &self.executing,
+            &self.between,
+            &self.within,
+            &self.interrupted,
+        ];
+        for before in records {
             assert_eq!(found(node, before.id).await.record, *before, "{write:?} was not refused");
         }
+        assert_eq!(course(node, self.between.claim).await, [is_done("first")], "{write:?}");
+        assert_eq!(course(node, self.within.claim).await, [in_doubt("first")], "{write:?}");
         assert_eq!(try_found(node, self.claim.id).await, None, "{write:?} was not refused");
     }
 
@@ -178,6 +196,7 @@ impl Given {
         let admitted = self.executing.ownership();
         match write {
             Write::Claim => node.claim(self.claim.clone()).await.map(drop),
+            Write::ClaimAll => node.claim_all(vec![self.claim.clone()]).await.map(drop),
             Write::TakeOver => {
                 node.advance(next(&self.abandoned, AdvanceReason::LeaseOver)).await.map(drop)
             }
@@ -185,6 +204,18 @@ impl Given {
                 node.advance(next(&self.stub, AdvanceReason::Released)).await.map(drop)
             }
             Write::Resend => node.advance(next(&self.unknown, permission)).await.map(drop),
+            Write::Resume => {
+                let resume = next_by_steps(&self.interrupted, AdvanceReason::Resume);
+                node.advance(resume).await.map(drop)
+            }
+            Write::BeginStep => {
+                let step = once("second");
+                node.begin_step(self.between.ownership(), step, LEASE).await.map(drop)
+            }
+            Write::EndStep => {
+                let (name, end) = (step_name("first"), done_with("first"));
+                node.end_step(self.within.ownership(), name, end, LEASE).await.map(drop)
+            }
             Write::Doubt => node.doubt(self.executing.id, self.executing.seen()).await.map(drop),
             Write::Admit => node.admit(self.claimed.ownership(), LEASE, None).await.map(drop),
             Write::Renew => node.renew(admitted, LEASE).await.map(drop),
@@ -204,9 +235,13 @@ impl Given {
 #[derive(Clone, Copy, Debug)]
 enum Write {
     Claim,
+    ClaimAll,
     TakeOver,
     ClaimOfStub,
     Resend,
+    Resume,
+    BeginStep,
+    EndStep,
     Doubt,
     Admit,
     Renew,
@@ -219,11 +254,15 @@ enum Write {
 }
 
 impl Write {
-    const ALL: [Self; 13] = [
+    const ALL: [Self; 17] = [
         Self::Claim,
+        Self::ClaimAll,
         Self::TakeOver,
         Self::ClaimOfStub,
         Self::Resend,
+        Self::Resume,
+        Self::BeginStep,
+        Self::EndStep,
         Self::Doubt,
         Self::Admit,
         Self::Renew,
