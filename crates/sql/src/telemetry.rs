@@ -11,7 +11,7 @@ pub const COMMIT_SECONDS: &str = "hapax_store_commit_seconds";
 pub const BATCH_SIZE: &str = "hapax_store_batch_size";
 
 /// Operations that the store could not answer. Label `kind`: `unavailable`, `locked`, `full`,
-/// `read-only`, `corrupt`, `regressed`, `answer-lost` or `other`.
+/// `read-only`, `corrupt`, `regressed`, `constraint`, `ended-elsewhere`, `answer-lost` or `other`.
 pub const ERRORS: &str = "hapax_store_errors_total";
 
 /// Tells the recorder what each name means; called once, after it is installed.
@@ -42,6 +42,8 @@ const fn kind(error: &StoreError) -> &'static str {
         StoreError::ReadOnly => "read-only",
         StoreError::Corrupt { .. } => "corrupt",
         StoreError::Regressed { .. } => "regressed",
+        StoreError::Constraint { .. } => "constraint",
+        StoreError::EndedElsewhere => "ended-elsewhere",
         StoreError::AnswerLost { .. } => "answer-lost",
         _ => "other",
     }

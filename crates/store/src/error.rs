@@ -35,6 +35,20 @@ pub enum StoreError {
         /// What was noticed.
         reason: String,
     },
+    /// Nothing was written: a constraint of the application's tables does not hold. Its own
+    /// statements are the reason, so the same work fails again.
+    #[error("the transaction breaks a constraint and was rolled back: {reason}")]
+    Constraint {
+        /// What the database said.
+        reason: String,
+    },
+    /// It may have been written, in part: the application's transaction was over before the store
+    /// came to end it.
+    #[error(
+        "the transaction was ended by somebody else: by a COMMIT or ROLLBACK among the \
+         application's statements, which belongs to hapax alone, or by the database after an error"
+    )]
+    EndedElsewhere,
     /// It may have been written: the commit's answer was lost. Issue the same write again with
     /// the same owner (`protocol.md` 7).
     #[error("the answer of a commit was lost: {reason}")]
@@ -57,7 +71,7 @@ impl StoreError {
     /// Whether the write may have happened.
     pub const fn certainty(&self) -> Certainty {
         match self {
-            Self::AnswerLost { .. } => Certainty::MayBeWritten,
+            Self::AnswerLost { .. } | Self::EndedElsewhere => Certainty::MayBeWritten,
             _ => Certainty::NotWritten,
         }
     }

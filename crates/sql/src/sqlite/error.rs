@@ -132,6 +132,28 @@ pub enum OpenError {
         /// The level that is in force.
         level: i64,
     },
+    /// The application's pool has a database without a file.
+    #[error(
+        "the pool's database {pool:?} is in memory or temporary, or is named by a URI; records and \
+         what the application writes share one file: give the pool {store} by its path"
+    )]
+    PoolWithoutFile {
+        /// What the pool opens.
+        pool: PathBuf,
+        /// The file of the store.
+        store: PathBuf,
+    },
+    /// The application's pool has another file than the store.
+    #[error(
+        "the pool opens {pool} and the store {store}; records and what the application writes share \
+         one file: open the store on the pool's, with SqliteConfig::shared"
+    )]
+    PoolOfOtherFile {
+        /// What the pool opens.
+        pool: PathBuf,
+        /// The file of the store.
+        store: PathBuf,
+    },
     /// No space left.
     #[error("no space is left for {0}; free space on its disk")]
     Full(PathBuf),

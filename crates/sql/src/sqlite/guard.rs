@@ -13,7 +13,7 @@ use hapax_store::{StandingState, StoreError};
 use parking_lot::Mutex;
 use rusqlite::{Connection, OptionalExtension};
 
-use super::sql;
+use super::{sql, turns::Turns};
 
 /// A process's own name in the store, made at random for each opening.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -33,15 +33,21 @@ impl NodeId {
 pub(super) struct Guard {
     files: Files,
     standing: Mutex<StandingState>,
+    turns: Turns,
 }
 
 impl Guard {
-    pub(super) const fn new(files: Files) -> Self {
-        Self { files, standing: Mutex::new(StandingState::Ready) }
+    pub(super) fn new(files: Files) -> Self {
+        let standing = Mutex::new(StandingState::Ready);
+        Self { files, standing, turns: Turns::default() }
     }
 
     pub(super) const fn files(&self) -> &Files {
         &self.files
+    }
+
+    pub(super) const fn turns(&self) -> &Turns {
+        &self.turns
     }
 
     pub(super) fn standing(&self) -> StandingState {
@@ -200,6 +206,12 @@ impl Files {
 
     pub(super) fn path(&self) -> &Path {
         &self.main.path
+    }
+
+    /// Whether a path names the database.
+    #[cfg(feature = "sqlx")]
+    pub(super) fn is_main(&self, path: &Path) -> bool {
+        FileId::of(path).is_ok_and(|id| id == self.main.id)
     }
 
     /// The length of the write-ahead log, in bytes.

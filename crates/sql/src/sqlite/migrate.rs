@@ -138,7 +138,11 @@ mod tests {
     #[test]
     fn every_statement_prepares_on_a_fresh_schema() {
         let conn = fresh();
-        for (name, text) in sql::ALL.iter().filter(|(name, _)| *name != "LIST_HEAD") {
+        for (name, text) in sql::ALL {
+            // The head of a statement, and statements without tables.
+            if *name == "LIST_HEAD" || name.ends_with("_SAVEPOINT") {
+                continue;
+            }
             assert!(conn.prepare(text).is_ok(), "{name}: {:?}", conn.prepare(text).err());
         }
     }
@@ -179,10 +183,20 @@ mod tests {
             rows.into_iter().filter(full).collect::<Vec<_>>()
         };
         for (name, text) in sql::ALL {
-            let whole = ["OBSERVED", "STANDING", "LOOK", "RAISE_EPOCH", "PURGE_MARKS", "LIST_HEAD"];
+            let whole = [
+                "OBSERVED",
+                "STANDING",
+                "LOOK",
+                "RAISE_EPOCH",
+                "PURGE_MARKS",
+                "LIST_HEAD",
+                "DURABILITY",
+                "EPOCH_AND_POLICY",
+            ];
             let plain =
                 ["BEGIN", "BEGIN_READING", "COMMIT", "ROLLBACK", "DATA_VERSION", "CHECKPOINT"];
-            let is_plain = plain.contains(name) || name.ends_with("_PART");
+            let is_plain =
+                plain.contains(name) || name.ends_with("_PART") || name.ends_with("_SAVEPOINT");
             if whole.contains(name) || is_plain {
                 continue;
             }

@@ -28,6 +28,8 @@ use tokio::sync::oneshot;
 mod error;
 mod faults;
 mod guard;
+#[cfg(feature = "sqlx")]
+mod inside;
 mod inspect;
 mod migrate;
 mod observations;
@@ -41,12 +43,16 @@ mod session;
 mod sql;
 mod steps;
 mod sweep;
+mod turns;
 mod view;
 mod writer;
+mod writes;
 
 pub use error::OpenError;
 #[cfg(feature = "faults")]
 pub use faults::Fault;
+#[cfg(feature = "sqlx")]
+pub use inside::{OpenTransaction, Transactions};
 
 use error::Failure;
 use faults::Faults;
@@ -127,6 +133,8 @@ pub struct SqliteStore {
     guard: Arc<Guard>,
     node: NodeId,
     timeout: Duration,
+    #[cfg(feature = "sqlx")]
+    clock: Arc<dyn Clock>,
     #[cfg(feature = "faults")]
     faults: Arc<Faults>,
 }
@@ -150,6 +158,8 @@ impl SqliteStore {
         let no_thread = |error: std::io::Error| OpenError::from_io(&path, &error);
         let readers = Readers::start(connections, &guard, &clock, timeout).map_err(no_thread)?;
         let readers = Arc::new(readers);
+        #[cfg(feature = "sqlx")]
+        let own_clock = Arc::clone(&clock);
         let session = Session::new(
             opened.conn,
             Arc::clone(&guard),
@@ -166,6 +176,8 @@ impl SqliteStore {
             guard,
             node,
             timeout,
+            #[cfg(feature = "sqlx")]
+            clock: own_clock,
             #[cfg(feature = "faults")]
             faults,
         })
@@ -188,6 +200,8 @@ impl SqliteStore {
             guard,
             node: NodeId::new([0; 16]),
             timeout,
+            #[cfg(feature = "sqlx")]
+            clock,
             #[cfg(feature = "faults")]
             faults: Arc::default(),
         })

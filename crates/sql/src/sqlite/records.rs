@@ -3,19 +3,18 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use hapax_core::{
-    Advance, AdvanceReason, Attempt, ClaimNumber, Ending, EndingKind, Found, NewClaim, OwnState,
-    Ownership, PolicyDigest, Progress, Record, RecordId, Seen, Settlement, State, StoreTime,
-    StoredResponse, WriteRefused,
+    Advance, ClaimNumber, Found, NewClaim, Ownership, PolicyDigest, Record, RecordId, Seen,
+    Settlement, StoreTime, StoredResponse, WriteRefused,
 };
 use hapax_store::{Claimed, Written};
-use rusqlite::params;
+use rusqlite::{params, params_from_iter};
 
 use super::{
     error::Failure,
-    rows, sql, steps,
+    rows, sql,
     view::{Tx, View},
+    writes::{self, Body, Stepped},
 };
 
 /// The record with its response.
@@ -31,26 +30,8 @@ pub(super) fn claim(tx: &Tx<'_>, claim: &NewClaim) -> Result<Claimed, Failure> {
     let policy = policy_number(tx, &claim.policy)?;
     // The number is not known before it is inserted, and nothing else depends on it.
     let mut record = Record::new(claim, ClaimNumber(0), tx.epoch, tx.now);
-    let (progress, resend_before) = rows::progress_codes(record.progress);
-    let number = tx.insert(
-        sql::ADD_RECORD,
-        params![
-            record.id.as_bytes(),
-            rows::attempt_code(record.attempt),
-            record.owner.as_bytes(),
-            rows::own_state_code(record.own_state),
-            record.fingerprint.to_bytes(),
-            policy,
-            record.lease_end.map(StoreTime::as_micros),
-            record.clean,
-            record.first_admitted.map(StoreTime::as_micros),
-            progress,
-            resend_before,
-            record.secret_version,
-            record.created.as_micros(),
-        ],
-        |row| row.get(0),
-    )?;
+    let values = params_from_iter(writes::new_record(&record, policy));
+    let number = tx.insert(sql::ADD_RECORD, values, |row| row.get(0))?;
     if let Some(number) = number {
         record.claim = ClaimNumber(number);
         return Ok(Claimed::Ours(record));
@@ -86,21 +67,9 @@ pub(super) fn advance(tx: &Tx<'_>, advance: &Advance) -> Result<Claimed, Failure
     let Ok((after, superseded)) = before.advance(advance, tx.epoch, tx.now) else {
         return Ok(Claimed::Theirs(Box::new(found(tx, before)?)));
     };
-    // The slot first: it is what an older owner's settle and this takeover contend for.
-    match superseded {
-        Some(ending) => {
-            add_ending(tx, &before, &ending)?;
-            note(tx, before.claim, before.attempt, "superseded")?;
-        }
-        None => take_stub(tx, &before)?,
-    }
-    move_record(tx, &before, &after)?;
-    tx.execute(sql::DROP_BODY, [after.claim.0])?;
-    match advance.reason {
-        AdvanceReason::Resend { .. } => note(tx, after.claim, after.attempt, "resent")?,
-        AdvanceReason::Resume => note(tx, after.claim, after.attempt, "resumed")?,
-        AdvanceReason::LeaseOver | AdvanceReason::Released => {}
-    }
+    let policy = policy_number(tx, &after.policy)?;
+    let superseded = superseded.as_ref();
+    tx.write(writes::advance(&before, &after, superseded, advance, policy, tx.now))?;
     Ok(Claimed::Ours(after))
 }
 
@@ -110,7 +79,7 @@ pub(super) fn doubt(tx: &Tx<'_>, id: &RecordId, seen: &Seen) -> Result<Option<Fo
     };
     let after = match before.doubt(seen, tx.now) {
         Ok(after) => {
-            write(tx, &before, &after)?;
+            change(tx, &before, &after)?;
             after
         }
         Err(_) => before,
@@ -136,19 +105,7 @@ pub(super) fn settle(
     by: &Ownership,
     settlement: &Settlement,
 ) -> Result<Written, Failure> {
-    let (mut was_open, mut had_steps) = (false, false);
-    let written = owned(tx, by, |record| {
-        was_open = record.ending.is_none();
-        had_steps = record.progress != Progress::Whole;
-        record.settle(by, settlement, tx.now)
-    })?;
-    if was_open && let Written::Done(record) = &written {
-        keep_response(tx, record, settlement)?;
-        if had_steps && record.progress == Progress::Whole {
-            steps::forget(tx, record.claim)?;
-        }
-    }
-    Ok(written)
+    owned_with(tx, by, |before| Ok(writes::settled(before, by, settlement, tx.now)))
 }
 
 /// An owner's write, if the record's rules permit it.
@@ -157,160 +114,39 @@ fn owned(
     by: &Ownership,
     step: impl FnOnce(&Record) -> Result<Record, WriteRefused>,
 ) -> Result<Written, Failure> {
-    owned_with(tx, by, |record| Ok(step(record)))
+    owned_with(tx, by, |before| Ok(step(before).map(|after| (after, Vec::new()))))
 }
 
-/// An owner's write whose step reads and writes more than the record. It reads before it writes.
-pub(super) fn owned_with(
+/// An owner's write whose step reads more than the record, and writes more beside it.
+pub(super) fn owned_with<'a>(
     tx: &Tx<'_>,
     by: &Ownership,
-    step: impl FnOnce(&Record) -> Result<Result<Record, WriteRefused>, Failure>,
+    step: impl FnOnce(&Record) -> Result<Stepped<'a>, Failure>,
 ) -> Result<Written, Failure> {
     let Some(before) = by_ownership(tx, by)? else {
         return Ok(Written::Missing);
     };
     match step(&before)? {
-        Ok(after) => {
-            write(tx, &before, &after)?;
+        Ok((after, beside)) => {
+            change(tx, &before, &after)?;
+            tx.write(beside)?;
             Ok(Written::Done(after))
         }
         Err(why) => Ok(Written::Refused { why, found: Box::new(found(tx, before)?) }),
     }
 }
 
-/// Writes what a step within an attempt changed, and notes what is beside the plain course.
-fn write(tx: &Tx<'_>, before: &Record, after: &Record) -> Result<(), Failure> {
-    let ended = if before.ending.is_none() { after.ending } else { None };
-    if let Some(ending) = &ended {
-        add_ending(tx, after, ending)?;
-    }
-    if own_row(before) != own_row(after) {
-        move_record(tx, before, after)?;
-    }
-    let was_uncertain = before.own_state == OwnState::Uncertain;
-    let is_uncertain = after.own_state == OwnState::Uncertain;
-    match ended.map(|ending| ending.kind) {
-        Some(EndingKind::Released) => note(tx, after.claim, after.attempt, "released"),
-        Some(EndingKind::Outcome) if was_uncertain => {
-            note(tx, after.claim, after.attempt, "settled-late")
-        }
-        None if is_uncertain && !was_uncertain => note(tx, after.claim, after.attempt, "uncertain"),
-        _ => Ok(()),
-    }
+fn change(tx: &Tx<'_>, before: &Record, after: &Record) -> Result<(), Failure> {
+    let policy = if writes::moves(before, after) { policy_number(tx, &after.policy)? } else { 0 };
+    tx.write(writes::change(before, after, policy, tx.now))
 }
 
-/// What of a record is in its own row.
-fn own_row(record: &Record) -> Record {
-    Record { ending: None, ..record.clone() }
-}
-
-fn move_record(tx: &Tx<'_>, before: &Record, after: &Record) -> Result<(), Failure> {
-    let policy = policy_number(tx, &after.policy)?;
-    let (progress_before, resend_before_before) = rows::progress_codes(before.progress);
-    let (progress, resend_before) = rows::progress_codes(after.progress);
-    tx.execute_one(
-        sql::MOVE_RECORD,
-        params![
-            before.claim.0,
-            rows::attempt_code(before.attempt),
-            before.owner.as_bytes(),
-            rows::own_state_code(before.own_state),
-            before.fingerprint.to_bytes(),
-            before.lease_end.map(StoreTime::as_micros),
-            progress_before,
-            resend_before_before,
-            rows::attempt_code(after.attempt),
-            after.owner.as_bytes(),
-            rows::own_state_code(after.own_state),
-            after.fingerprint.to_bytes(),
-            policy,
-            after.lease_end.map(StoreTime::as_micros),
-            after.clean,
-            after.first_admitted.map(StoreTime::as_micros),
-            progress,
-            resend_before,
-        ],
-    )
-}
-
-/// Takes the one slot in which an attempt ends.
-fn add_ending(tx: &Tx<'_>, record: &Record, ending: &Ending) -> Result<(), Failure> {
-    let has_steps = record.progress != Progress::Whole;
-    let due = match ending.kind {
-        EndingKind::Outcome if ending.kept || has_steps => {
-            Some(ending.until.outcome.min(ending.until.tombstone))
-        }
-        EndingKind::Outcome | EndingKind::Released => Some(ending.until.tombstone),
-        EndingKind::Superseded => None,
+fn found(view: &View<'_>, record: Record) -> Result<Found, Failure> {
+    let response = match Body::of(&record, view.now) {
+        Some(kind) => response(view, record.claim, kind)?,
+        None => None,
     };
-    tx.execute_one(
-        sql::ADD_ENDING,
-        params![
-            record.claim.0,
-            rows::attempt_code(record.attempt),
-            rows::ending_kind_code(ending.kind),
-            ending.class.map(rows::class_code),
-            ending.status,
-            ending.kept,
-            ending.at.as_micros(),
-            ending.until.outcome.as_micros(),
-            ending.until.tombstone.as_micros(),
-            due.map(StoreTime::as_micros),
-        ],
-    )
-}
-
-fn take_stub(tx: &Tx<'_>, stub: &Record) -> Result<(), Failure> {
-    tx.execute_one(sql::TAKE_STUB, params![stub.claim.0, rows::attempt_code(stub.attempt)])
-}
-
-fn note(tx: &Tx<'_>, claim: ClaimNumber, attempt: Attempt, what: &str) -> Result<(), Failure> {
-    let attempt = rows::attempt_code(attempt);
-    tx.execute_one(sql::NOTE, params![claim.0, tx.now.as_micros(), attempt, what])
-}
-
-fn keep_response(tx: &Tx<'_>, record: &Record, settlement: &Settlement) -> Result<(), Failure> {
-    let (kind, response) = match settlement {
-        Settlement::Outcome { response: Some(response), .. } => (Body::Outcome, response),
-        Settlement::Unknown { observed: Some(response) } => (Body::Observed, response),
-        // What was observed before stays evidence when nothing newer was observed.
-        Settlement::Unknown { observed: None } => return Ok(()),
-        Settlement::Outcome { response: None, .. } | Settlement::NotApplied { .. } => {
-            tx.execute(sql::DROP_BODY, [record.claim.0])?;
-            return Ok(());
-        }
-    };
-    let attempt = rows::attempt_code(record.attempt);
-    let head = response.encode_head();
-    tx.execute_one(
-        sql::PUT_BODY,
-        params![record.claim.0, attempt, kind as i64, &head[..], &response.body[..]],
-    )
-}
-
-/// The kinds of bodies, as they are stored.
-#[derive(Clone, Copy)]
-enum Body {
-    Outcome = 0,
-    Observed = 1,
-}
-
-fn found(view: &View<'_>, mut record: Record) -> Result<Found, Failure> {
-    let kind = match record.state(view.now) {
-        State::Succeeded | State::FailedTerminal | State::Tombstone => Body::Outcome,
-        State::Uncertain => Body::Observed,
-        State::Claimed | State::Executing | State::Released => {
-            return Ok(Found { record, response: None, now: view.now });
-        }
-    };
-    let response = response(view, record.claim, kind)?;
-    // A clock that went back behind a sweep: the outcome counts again, its response is gone.
-    if let Some(ending) = &mut record.ending
-        && view.now < ending.until.outcome
-    {
-        ending.kept = response.is_some();
-    }
-    Ok(Found { record, response, now: view.now })
+    Ok(writes::found(record, response, view.now))
 }
 
 fn response(
@@ -318,26 +154,17 @@ fn response(
     claim: ClaimNumber,
     kind: Body,
 ) -> Result<Option<StoredResponse>, Failure> {
-    let parts = view.first(sql::BODY, params![claim.0, kind as i64], |row| {
-        Ok((row.get::<_, Vec<u8>>(0)?, row.get::<_, Vec<u8>>(1)?))
-    })?;
-    let Some((head, body)) = parts else {
-        return Ok(None);
-    };
-    match StoredResponse::decode(Bytes::from(head), Bytes::from(body)) {
-        Ok(response) => Ok(Some(response)),
-        Err(error) => Err(Failure::Unreadable(format!("claim {}: {error}", claim.0))),
-    }
+    view.first(sql::BODY, params![claim.0, kind.code()], |row| rows::response(row))
 }
 
 fn by_id(view: &View<'_>, id: &RecordId) -> Result<Option<Record>, Failure> {
-    view.first(sql::RECORD_BY_ID, [id.as_bytes()], rows::record)
+    view.first(sql::RECORD_BY_ID, [id.as_bytes()], |row| rows::record(row))
 }
 
 /// Records lie in the order of claims, so the number finds the recent ones among themselves. A
 /// store that lost history may have given it to another record.
 fn by_ownership(view: &View<'_>, by: &Ownership) -> Result<Option<Record>, Failure> {
-    match view.first(sql::RECORD_BY_CLAIM, [by.claim.0], rows::record)? {
+    match view.first(sql::RECORD_BY_CLAIM, [by.claim.0], |row| rows::record(row))? {
         Some(record) if record.id == by.id => Ok(Some(record)),
         _ => by_id(view, &by.id),
     }

@@ -1,28 +1,61 @@
 //! How values are stored: numbers for enumerations, microseconds for times, bytes for identities.
 
-use std::error::Error as StdError;
+use std::fmt::Display;
 
+use bytes::Bytes;
 use hapax_core::{
     Attempt, ClaimNumber, Ending, EndingKind, Fingerprint, OutcomeClass, OwnState, Owner,
-    PolicyDigest, Progress, Record, RecordId, StoreTime, Until,
+    PolicyDigest, Progress, Record, RecordId, Step, StepData, StepName, StoreTime, StoredResponse,
+    Until,
 };
-use rusqlite::{Error, Result, Row, types::Type};
+use rusqlite::{Error, Row, types::Type};
+
+/// A row, whichever driver read it.
+pub(super) trait Columns {
+    /// Why the driver's rows cannot be read.
+    type Error;
+
+    fn integer(&self, column: usize) -> Result<Option<i64>, Self::Error>;
+    fn blob(&self, column: usize) -> Result<Option<&[u8]>, Self::Error>;
+    fn text(&self, column: usize) -> Result<Option<&str>, Self::Error>;
+    fn unreadable(column: usize, why: String) -> Self::Error;
+}
+
+impl Columns for Row<'_> {
+    type Error = Error;
+
+    fn integer(&self, column: usize) -> Result<Option<i64>, Error> {
+        self.get(column)
+    }
+
+    fn blob(&self, column: usize) -> Result<Option<&[u8]>, Error> {
+        Ok(self.get_ref(column)?.as_blob_or_null()?)
+    }
+
+    fn text(&self, column: usize) -> Result<Option<&str>, Error> {
+        Ok(self.get_ref(column)?.as_str_or_null()?)
+    }
+
+    fn unreadable(column: usize, why: String) -> Error {
+        Error::FromSqlConversionFailure(column, Type::Null, why.into())
+    }
+}
 
 /// A record with the ending of its present attempt, from the columns of `sql`'s `record!`.
-pub(super) fn record(row: &Row<'_>) -> Result<Record> {
+pub(super) fn record<R: Columns>(row: &R) -> Result<Record, R::Error> {
     Ok(Record {
-        claim: ClaimNumber(row.get(0)?),
-        id: RecordId::from_bytes(row.get(1)?),
+        claim: ClaimNumber(number(row, 0)?),
+        id: RecordId::from_bytes(bytes(row, 1)?),
         attempt: attempt(row, 2)?,
-        owner: Owner::from_bytes(row.get(3)?),
+        owner: Owner::from_bytes(bytes(row, 3)?),
         own_state: coded(row, 4, own_state_of)?,
         fingerprint: fingerprint(row, 5)?,
-        policy: PolicyDigest(row.get(6)?),
+        policy: PolicyDigest(bytes(row, 6)?),
         lease_end: optional_time(row, 7)?,
-        clean: row.get(8)?,
+        clean: coded(row, 8, flag_of)?,
         first_admitted: optional_time(row, 9)?,
         progress: progress(row, 10)?,
-        secret_version: row.get(12)?,
+        secret_version: number(row, 12)?,
         created: time(row, 13)?,
         ending: ending(row)?,
     })
@@ -31,73 +64,131 @@ pub(super) fn record(row: &Row<'_>) -> Result<Record> {
 /// How many columns [`record`] reads; a listing has more behind them.
 pub(super) const RECORD_COLUMNS: usize = 21;
 
-fn ending(row: &Row<'_>) -> Result<Option<Ending>> {
-    if row.get::<_, Option<i64>>(14)?.is_none() {
+fn ending<R: Columns>(row: &R) -> Result<Option<Ending>, R::Error> {
+    if row.integer(14)?.is_none() {
         return Ok(None);
     }
     Ok(Some(Ending {
         kind: coded(row, 14, ending_kind_of)?,
         class: optional_class(row, 15)?,
-        status: row.get(16)?,
-        kept: row.get(17)?,
+        status: optional(row, 16)?,
+        kept: coded(row, 17, flag_of)?,
         at: time(row, 18)?,
         until: Until { outcome: time(row, 19)?, tombstone: time(row, 20)? },
     }))
 }
 
-pub(super) fn time(row: &Row<'_>, column: usize) -> Result<StoreTime> {
-    row.get(column).map(StoreTime::from_micros)
+/// A step with its number.
+pub(super) fn step<R: Columns>(row: &R) -> Result<(i64, Step), R::Error> {
+    let done = match optional(row, 4)? {
+        Some(version) => Some(StepData { version, bytes: body(row, 5)? }),
+        None => None,
+    };
+    let step = Step {
+        name: parsed(row, 1, StepName::new)?,
+        attempt: attempt(row, 2)?,
+        begun: time(row, 3)?,
+        done,
+    };
+    Ok((number(row, 0)?, step))
 }
 
-fn optional_time(row: &Row<'_>, column: usize) -> Result<Option<StoreTime>> {
-    Ok(row.get::<_, Option<i64>>(column)?.map(StoreTime::from_micros))
+/// A response from its head and its body.
+pub(super) fn response<R: Columns>(row: &R) -> Result<StoredResponse, R::Error> {
+    StoredResponse::decode(body(row, 0)?, body(row, 1)?)
+        .map_err(|error| R::unreadable(0, error.to_string()))
 }
 
-pub(super) fn attempt(row: &Row<'_>, column: usize) -> Result<Attempt> {
+pub(super) fn time<R: Columns>(row: &R, column: usize) -> Result<StoreTime, R::Error> {
+    number(row, column).map(StoreTime::from_micros)
+}
+
+fn optional_time<R: Columns>(row: &R, column: usize) -> Result<Option<StoreTime>, R::Error> {
+    Ok(row.integer(column)?.map(StoreTime::from_micros))
+}
+
+pub(super) fn attempt<R: Columns>(row: &R, column: usize) -> Result<Attempt, R::Error> {
     coded(row, column, |number| u64::try_from(number).ok().map(Attempt::from_wire))
 }
 
 /// From two columns: what it is, and until when a step in doubt may be done again.
-fn progress(row: &Row<'_>, column: usize) -> Result<Progress> {
+fn progress<R: Columns>(row: &R, column: usize) -> Result<Progress, R::Error> {
     let resend_before = optional_time(row, column + 1)?;
     coded(row, column, |code| progress_of(code, resend_before))
 }
 
-pub(super) fn fingerprint(row: &Row<'_>, column: usize) -> Result<Fingerprint> {
-    let bytes = row.get_ref(column)?.as_blob()?;
-    Fingerprint::from_bytes(bytes).ok_or_else(|| unreadable(column, "not a fingerprint"))
+pub(super) fn fingerprint<R: Columns>(row: &R, column: usize) -> Result<Fingerprint, R::Error> {
+    let bytes = row.blob(column)?.unwrap_or_default();
+    Fingerprint::from_bytes(bytes)
+        .ok_or_else(|| R::unreadable(column, "not a fingerprint".to_owned()))
 }
 
-pub(super) fn optional_class(row: &Row<'_>, column: usize) -> Result<Option<OutcomeClass>> {
-    match row.get::<_, Option<i64>>(column)? {
+pub(super) fn optional_class<R: Columns>(
+    row: &R,
+    column: usize,
+) -> Result<Option<OutcomeClass>, R::Error> {
+    match row.integer(column)? {
         None => Ok(None),
         Some(_) => coded(row, column, class_of).map(Some),
     }
 }
 
 /// A value stored as a number.
-pub(super) fn coded<T>(
-    row: &Row<'_>,
+pub(super) fn coded<T, R: Columns>(
+    row: &R,
     column: usize,
     decode: impl FnOnce(i64) -> Option<T>,
-) -> Result<T> {
-    let code = row.get(column)?;
-    decode(code).ok_or(Error::IntegralValueOutOfRange(column, code))
+) -> Result<T, R::Error> {
+    let code = number(row, column)?;
+    decode(code).ok_or_else(|| R::unreadable(column, format!("{code} is out of its range")))
 }
 
 /// A value stored as text.
-pub(super) fn parsed<T, E: StdError + Send + Sync + 'static>(
-    row: &Row<'_>,
+pub(super) fn parsed<T, E: Display, R: Columns>(
+    row: &R,
     column: usize,
-    parse: impl FnOnce(&str) -> std::result::Result<T, E>,
-) -> Result<T> {
-    let text = row.get::<_, String>(column)?;
-    parse(&text)
-        .map_err(|error| Error::FromSqlConversionFailure(column, Type::Text, Box::new(error)))
+    parse: impl FnOnce(&str) -> Result<T, E>,
+) -> Result<T, R::Error> {
+    let text = row.text(column)?.unwrap_or_default();
+    parse(text).map_err(|error| R::unreadable(column, error.to_string()))
 }
 
-fn unreadable(column: usize, why: &'static str) -> Error {
-    Error::FromSqlConversionFailure(column, Type::Blob, why.into())
+/// A number that is there.
+pub(super) fn number<T: TryFrom<i64>, R: Columns>(row: &R, column: usize) -> Result<T, R::Error> {
+    optional(row, column)?.ok_or_else(|| R::unreadable(column, "nothing is there".to_owned()))
+}
+
+pub(super) fn optional<T: TryFrom<i64>, R: Columns>(
+    row: &R,
+    column: usize,
+) -> Result<Option<T>, R::Error> {
+    let Some(number) = row.integer(column)? else {
+        return Ok(None);
+    };
+    match T::try_from(number) {
+        Ok(number) => Ok(Some(number)),
+        Err(_) => Err(R::unreadable(column, format!("{number} is out of its range"))),
+    }
+}
+
+/// Bytes of a known number.
+fn bytes<const N: usize, R: Columns>(row: &R, column: usize) -> Result<[u8; N], R::Error> {
+    let bytes = row.blob(column)?.unwrap_or_default();
+    <[u8; N]>::try_from(bytes)
+        .map_err(|_| R::unreadable(column, format!("{} bytes instead of {N}", bytes.len())))
+}
+
+/// Bytes of any number.
+fn body<R: Columns>(row: &R, column: usize) -> Result<Bytes, R::Error> {
+    Ok(Bytes::copy_from_slice(row.blob(column)?.unwrap_or_default()))
+}
+
+const fn flag_of(code: i64) -> Option<bool> {
+    match code {
+        0 => Some(false),
+        1 => Some(true),
+        _ => None,
+    }
 }
 
 pub(super) fn attempt_code(attempt: Attempt) -> i64 {

@@ -14,6 +14,7 @@ use super::{
     faults::Faults,
     guard::{Guard, Mark, Trip},
     open, sql,
+    turns::Turn,
     view::Tx,
 };
 use crate::telemetry;
@@ -27,6 +28,8 @@ pub(super) struct Session {
     pub(super) timeout: Duration,
     pub(super) faults: Arc<Faults>,
     neighbours: Neighbours,
+    /// From a transaction's beginning to its end.
+    turn: Option<Turn>,
 }
 
 /// Whether other processes write to the store too: SQLite's lock knows no queue, so whoever has
@@ -74,7 +77,8 @@ impl Session {
         timeout: Duration,
         faults: Arc<Faults>,
     ) -> Self {
-        Self { conn, guard, mark, clock, timeout, faults, neighbours: Neighbours::default() }
+        let neighbours = Neighbours::default();
+        Self { conn, guard, mark, clock, timeout, faults, neighbours, turn: None }
     }
 
     /// Begins a transaction with the write lock; waits for it until `deadline`.
@@ -82,14 +86,19 @@ impl Session {
         if self.faults.at_begin() {
             return Err(StoreError::Unavailable { reason: "a fault on purpose".to_owned() });
         }
-        self.roll_back();
+        self.end();
         if std::mem::take(&mut self.neighbours.wrote) {
             thread::sleep(YIELD);
         }
+        let turn = self.guard.turns().wait(deadline);
+        let turn = turn.ok_or(StoreError::Locked(self.timeout))?;
         let mut pause = SHORTEST_PAUSE;
         loop {
             match self.execute(sql::BEGIN) {
-                Ok(()) => return Ok(()),
+                Ok(()) => {
+                    self.turn = Some(turn);
+                    return Ok(());
+                }
                 Err(error) if !is_busy(&error) => return Err(store_error(&error)),
                 Err(_) if Instant::now() >= deadline => {
                     return Err(StoreError::Locked(self.timeout));
@@ -106,7 +115,7 @@ impl Session {
         work: impl FnOnce(&Tx<'_>) -> Result<(), StoreError>,
     ) -> Result<(), Ended> {
         let ended = self.try_run(work);
-        self.roll_back();
+        self.end();
         // Once more: what was written into a file that is gone from its path is not written.
         match (ended, self.guard.files().check()) {
             (Ok(()), Err(trip)) => Err(Ended::Tripped(trip)),
@@ -173,7 +182,9 @@ impl Session {
         let mut statement = self.conn.prepare_cached(sql::DATA_VERSION)?;
         let version = statement.query_row((), |row| row.get(0))?;
         let before = self.neighbours.data_version.replace(version);
-        self.neighbours.wrote = before.is_some_and(|before| before != version);
+        // Those of this process wait for their turn and need no such chance.
+        let inside = self.turn.as_mut().is_some_and(|turn| std::mem::take(&mut turn.inside));
+        self.neighbours.wrote = !inside && before.is_some_and(|before| before != version);
         Ok(())
     }
 
@@ -194,6 +205,12 @@ impl Session {
 
     fn execute(&self, sql: &str) -> rusqlite::Result<()> {
         self.conn.prepare_cached(sql)?.execute(()).map(drop)
+    }
+
+    /// Ends the transaction that may be open, and the turn.
+    pub(super) fn end(&mut self) {
+        self.roll_back();
+        self.turn = None;
     }
 
     fn roll_back(&self) {

@@ -51,6 +51,28 @@ statements! {
     UNDO_PART = "ROLLBACK TO part";
     END_PART = "RELEASE part";
 
+    /// The application's transaction. Its savepoint is gone when somebody else has ended it.
+    #[cfg_attr(not(feature = "sqlx"), allow(dead_code))]
+    BEGIN_WITH_SAVEPOINT = "BEGIN IMMEDIATE; SAVEPOINT hapax";
+    #[cfg_attr(not(feature = "sqlx"), allow(dead_code))]
+    MOVE_SAVEPOINT = "RELEASE hapax; SAVEPOINT hapax";
+    #[cfg_attr(not(feature = "sqlx"), allow(dead_code))]
+    SET_SAVEPOINT = "SAVEPOINT hapax";
+    #[cfg_attr(not(feature = "sqlx"), allow(dead_code))]
+    UNDO_TO_SAVEPOINT = "ROLLBACK TO hapax";
+    #[cfg_attr(not(feature = "sqlx"), allow(dead_code))]
+    END_SAVEPOINT = "RELEASE hapax";
+    /// How the application's connection writes, and into which file.
+    #[cfg_attr(not(feature = "sqlx"), allow(dead_code))]
+    DURABILITY =
+        "SELECT (SELECT file FROM pragma_database_list WHERE name = 'main'), \
+         (SELECT journal_mode FROM pragma_journal_mode), \
+         (SELECT synchronous FROM pragma_synchronous)";
+    /// What a claim in the application's transaction has to know.
+    #[cfg_attr(not(feature = "sqlx"), allow(dead_code))]
+    EPOCH_AND_POLICY =
+        "SELECT epoch, (SELECT n FROM hapax_policy WHERE digest = ?1) FROM hapax_store";
+
     CHECKPOINT = "PRAGMA wal_checkpoint(TRUNCATE)";
     /// Changes when another connection has committed.
     DATA_VERSION = "PRAGMA data_version";
@@ -115,8 +137,8 @@ statements! {
         "SELECT n, name, attempt, begun, version, data FROM hapax_step \
          WHERE claim = ?1 AND (name = ?2 OR version IS NULL)";
     ADD_STEP =
-        "INSERT INTO hapax_step (claim, n, name, attempt, begun) VALUES (?1, \
-         (SELECT coalesce(max(n), 0) + 1 FROM hapax_step WHERE claim = ?1), ?2, ?3, ?4)";
+        "INSERT INTO hapax_step (claim, n, name, attempt, begun, version, data) VALUES (?1, \
+         (SELECT coalesce(max(n), 0) + 1 FROM hapax_step WHERE claim = ?1), ?2, ?3, ?4, ?5, ?6)";
     BEGIN_STEP_AGAIN =
         "UPDATE hapax_step SET attempt = ?3 WHERE claim = ?1 AND n = ?2 AND version IS NULL";
     END_STEP =

@@ -2,18 +2,18 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use hapax_core::{
-    BeginStep, ClaimNumber, Ownership, Step, StepData, StepEnd, StepName, WriteRefused,
+    BeginStep, ClaimNumber, Ownership, Record, Step, StepEnd, StepName, StoreTime, WriteRefused,
 };
 use hapax_store::Written;
-use rusqlite::{Row, params};
+use rusqlite::params;
 
 use super::{
     error::Failure,
     records::owned_with,
     rows, sql,
     view::{Tx, View},
+    writes::{self, Stepped},
 };
 
 pub(super) fn begin(
@@ -23,28 +23,8 @@ pub(super) fn begin(
     lease: Duration,
 ) -> Result<Written, Failure> {
     owned_with(tx, by, |record| {
-        let next = match record.begin_step(by, step.resend_for, lease, tx.now) {
-            Ok(next) => next,
-            Err(why) => return Ok(Err(why)),
-        };
-        let concerned = Concerned::of(tx, record.claim, &step.name)?;
-        if concerned.another_is_in_doubt {
-            return Ok(Err(WriteRefused::StepInDoubt));
-        }
-        let attempt = rows::attempt_code(by.attempt);
-        match concerned.there {
-            Some((_, Step { done: Some(_), .. })) => return Ok(Err(WriteRefused::StepEnded)),
-            Some((_, there)) if there.attempt == by.attempt => {}
-            Some((n, _)) => {
-                tx.execute_one(sql::BEGIN_STEP_AGAIN, params![record.claim.0, n, attempt])?;
-            }
-            None => {
-                let now = tx.now.as_micros();
-                let name = step.name.as_str();
-                tx.execute_one(sql::ADD_STEP, params![record.claim.0, name, attempt, now])?;
-            }
-        }
-        Ok(Ok(next))
+        let concerned = concerned(tx, record.claim, &step.name)?;
+        Ok(begun(record, &concerned, by, step, lease, tx.now))
     })
 }
 
@@ -56,67 +36,100 @@ pub(super) fn end(
     lease: Duration,
 ) -> Result<Written, Failure> {
     owned_with(tx, by, |record| {
-        let next = match record.end_step(by, lease, tx.now) {
-            Ok(next) => next,
-            Err(why) => return Ok(Err(why)),
-        };
-        let claim = record.claim.0;
-        match (Concerned::of(tx, record.claim, name)?.there, end) {
-            // Issued again: what was begun since stays in doubt.
-            (Some((_, Step { done: Some(done), .. })), StepEnd::Done(data)) if done == *data => {
-                return Ok(record.renew(by, lease, tx.now));
-            }
-            (None, StepEnd::NotApplied) => return Ok(record.renew(by, lease, tx.now)),
-            (Some((_, Step { done: Some(_), .. })), _) => return Ok(Err(WriteRefused::StepEnded)),
-            (None, StepEnd::Done(_)) => return Ok(Err(WriteRefused::NoSuchStep)),
-            (Some((n, _)), StepEnd::Done(data)) => {
-                tx.execute_one(sql::END_STEP, params![claim, n, data.version, &data.bytes[..]])?;
-            }
-            (Some((n, _)), StepEnd::NotApplied) => {
-                tx.execute_one(sql::DROP_STEP, params![claim, n])?;
-            }
-        }
-        Ok(Ok(next))
+        let concerned = concerned(tx, record.claim, name)?;
+        Ok(ended(record, &concerned, by, name, end, lease, tx.now))
     })
 }
 
 /// All steps, in the order in which they were first begun.
 pub(super) fn of(view: &View<'_>, claim: ClaimNumber) -> Result<Vec<Step>, Failure> {
-    view.all(sql::STEPS, [claim.0], |row| Ok(step(row)?.1))
+    view.all(sql::STEPS, [claim.0], |row| Ok(rows::step(row)?.1))
 }
 
-pub(super) fn forget(tx: &Tx<'_>, claim: ClaimNumber) -> Result<(), Failure> {
-    tx.execute(sql::DROP_STEPS, [claim.0]).map(drop)
+fn concerned(view: &View<'_>, claim: ClaimNumber, name: &StepName) -> Result<Concerned, Failure> {
+    let found = params![claim.0, name.as_str()];
+    view.all(sql::STEPS_CONCERNED, found, |row| rows::step(row)).map(Concerned)
 }
 
-/// What of a record's steps a write to one of them depends on.
-struct Concerned {
-    /// The step itself, with its number.
-    there: Option<(i64, Step)>,
-    another_is_in_doubt: bool,
-}
+/// What of a record's steps a write to one of them depends on, each with its number.
+pub(super) struct Concerned(pub(super) Vec<(i64, Step)>);
 
 impl Concerned {
-    fn of(view: &View<'_>, claim: ClaimNumber, name: &StepName) -> Result<Self, Failure> {
-        let rows = view.all(sql::STEPS_CONCERNED, params![claim.0, name.as_str()], step)?;
-        let another_is_in_doubt =
-            rows.iter().any(|(_, step)| step.done.is_none() && step.name != *name);
-        let there = rows.into_iter().find(|(_, step)| step.name == *name);
-        Ok(Self { there, another_is_in_doubt })
+    fn step(&self, name: &StepName) -> Option<&(i64, Step)> {
+        self.0.iter().find(|(_, step)| step.name == *name)
+    }
+
+    fn another_is_in_doubt(&self, name: &StepName) -> bool {
+        self.0.iter().any(|(_, step)| step.done.is_none() && step.name != *name)
     }
 }
 
-/// A step with its number.
-fn step(row: &Row<'_>) -> rusqlite::Result<(i64, Step)> {
-    let done = match row.get::<_, Option<u32>>(4)? {
-        Some(version) => Some(StepData { version, bytes: Bytes::from(row.get::<_, Vec<u8>>(5)?) }),
-        None => None,
+fn begun<'a>(
+    record: &Record,
+    concerned: &Concerned,
+    by: &Ownership,
+    step: &'a BeginStep,
+    lease: Duration,
+    now: StoreTime,
+) -> Stepped<'a> {
+    let next = record.begin_step(by, step.resend_for, lease, now)?;
+    if concerned.another_is_in_doubt(&step.name) {
+        return Err(WriteRefused::StepInDoubt);
+    }
+    let write = match concerned.step(&step.name) {
+        Some((_, Step { done: Some(_), .. })) => return Err(WriteRefused::StepEnded),
+        Some((_, there)) if there.attempt == by.attempt => return Ok((next, Vec::new())),
+        Some((n, _)) => writes::begin_step_again(&next, *n),
+        None => writes::add_step(&next, &step.name, None, now),
     };
-    let step = Step {
-        name: rows::parsed(row, 1, StepName::new)?,
-        attempt: rows::attempt(row, 2)?,
-        begun: rows::time(row, 3)?,
-        done,
+    Ok((next, vec![write]))
+}
+
+fn ended<'a>(
+    record: &Record,
+    concerned: &Concerned,
+    by: &Ownership,
+    name: &StepName,
+    end: &'a StepEnd,
+    lease: Duration,
+    now: StoreTime,
+) -> Stepped<'a> {
+    let next = record.end_step(by, lease, now)?;
+    let write = match (concerned.step(name), end) {
+        // Issued again: what was begun since stays in doubt.
+        (Some((_, Step { done: Some(done), .. })), StepEnd::Done(data)) if done == data => {
+            return Ok((record.renew(by, lease, now)?, Vec::new()));
+        }
+        (None, StepEnd::NotApplied) => return Ok((record.renew(by, lease, now)?, Vec::new())),
+        (Some((_, Step { done: Some(_), .. })), _) => return Err(WriteRefused::StepEnded),
+        (None, StepEnd::Done(_)) => return Err(WriteRefused::NoSuchStep),
+        (Some((n, _)), StepEnd::Done(data)) => writes::end_step(record, *n, data),
+        (Some((n, _)), StepEnd::NotApplied) => writes::drop_step(record, *n),
     };
-    Ok((row.get(0)?, step))
+    Ok((next, vec![write]))
+}
+
+/// A step that ends in the transaction in which it was done, whether it was begun before or not.
+#[cfg(feature = "sqlx")]
+pub(super) fn done<'a>(
+    record: &Record,
+    concerned: &Concerned,
+    by: &Ownership,
+    name: &'a StepName,
+    data: &'a hapax_core::StepData,
+    lease: Duration,
+    now: StoreTime,
+) -> Stepped<'a> {
+    let next = record.end_step(by, lease, now)?;
+    let write = match concerned.step(name) {
+        // Issued again: what was begun since stays in doubt.
+        Some((_, Step { done: Some(done), .. })) if done == data => {
+            return Ok((record.renew(by, lease, now)?, Vec::new()));
+        }
+        Some((_, Step { done: Some(_), .. })) => return Err(WriteRefused::StepEnded),
+        Some((n, _)) => writes::end_step(record, *n, data),
+        None if concerned.another_is_in_doubt(name) => return Err(WriteRefused::StepInDoubt),
+        None => writes::add_step(&next, name, Some(data), now),
+    };
+    Ok((next, vec![write]))
 }

@@ -3,10 +3,13 @@
 use std::{cell::Cell, ops::Deref};
 
 use hapax_core::StoreTime;
-use hapax_store::StoreError;
-use rusqlite::{Connection, OptionalExtension, Params, Row};
+use rusqlite::{Connection, OptionalExtension, Params, Row, params_from_iter};
 
-use super::{error::Failure, sql};
+use super::{
+    error::Failure,
+    sql,
+    writes::{self, Write},
+};
 
 /// The store as one reading sees it.
 pub(super) struct View<'c> {
@@ -79,11 +82,20 @@ impl<'c> Tx<'c> {
     pub(super) fn execute_one(&self, sql: &str, params: impl Params) -> Result<(), Failure> {
         match self.execute(sql, params)? {
             1 => Ok(()),
-            rows => {
-                let reason = format!("a write of one row touched {rows}: its indexes disagree");
-                Err(StoreError::Corrupt { reason }.into())
+            rows => Err(writes::touched(rows).into()),
+        }
+    }
+
+    /// Executes the statements of a write, in their order.
+    pub(super) fn write(&self, writes: Vec<Write<'_>>) -> Result<(), Failure> {
+        for Write { sql, values, one } in writes {
+            if one {
+                self.execute_one(sql, params_from_iter(values))?;
+            } else {
+                self.execute(sql, params_from_iter(values))?;
             }
         }
+        Ok(())
     }
 
     /// Does work of several parts as a whole: where one part cannot read what is stored, none is

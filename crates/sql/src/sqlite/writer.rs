@@ -219,6 +219,7 @@ impl Writer {
             && session.begin(deadline.unwrap_or_else(Instant::now)).is_ok()
         {
             session.raise_epoch(trip);
+            session.end();
         }
     }
 
