@@ -2,7 +2,9 @@
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
-use hapax_core::{Admission, Advance, Decision, Fingerprint, NewClaim, Owner, Problem, Record, RecordId};
+use hapax_core::{
+    Admission, Advance, Decision, Fingerprint, NewClaim, Owner, Problem, Record, RecordId,
+};
 use hapax_store::{Certainty, Claimed, StoreError};
 use tokio::time::{Instant, sleep, sleep_until};
 use tracing::warn;

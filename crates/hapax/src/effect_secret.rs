@@ -52,10 +52,7 @@ pub async fn beside_database(
 ///
 /// # Errors
 /// [`EffectSecretError::Pin`] when the store was used with another one.
-pub async fn pinned(
-    secret: EffectSecret,
-    store: &dyn Store,
-) -> Result<Secrets, EffectSecretError> {
+pub async fn pinned(secret: EffectSecret, store: &dyn Store) -> Result<Secrets, EffectSecretError> {
     let secrets = Secrets::single(secret);
     secrets.pin(store).await?;
     Ok(secrets)
@@ -66,8 +63,10 @@ pub async fn pinned(
 /// # Errors
 /// [`EffectSecretError`], with its remedy.
 pub fn from_env(name: &str) -> Result<EffectSecret, EffectSecretError> {
-    let text = std::env::var(name).map_err(|_| EffectSecretError::NoVariable { name: name.to_owned() })?;
-    EffectSecret::parse(&text).map_err(|why| EffectSecretError::InVariable { name: name.to_owned(), why })
+    let text =
+        std::env::var(name).map_err(|_| EffectSecretError::NoVariable { name: name.to_owned() })?;
+    EffectSecret::parse(&text)
+        .map_err(|why| EffectSecretError::InVariable { name: name.to_owned(), why })
 }
 
 /// The secret in a file.
@@ -76,9 +75,8 @@ pub fn from_env(name: &str) -> Result<EffectSecret, EffectSecretError> {
 /// [`EffectSecretError`], with its remedy.
 pub fn read(path: &Path) -> Result<EffectSecret, EffectSecretError> {
     match fs::read_to_string(path) {
-        Ok(text) => {
-            EffectSecret::parse(&text).map_err(|why| EffectSecretError::InFile { path: path.into(), why })
-        }
+        Ok(text) => EffectSecret::parse(&text)
+            .map_err(|why| EffectSecretError::InFile { path: path.into(), why }),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             Err(EffectSecretError::Missing { path: path.into() })
         }

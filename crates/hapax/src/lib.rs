@@ -29,18 +29,18 @@ mod intent;
 mod job;
 #[cfg(feature = "tower")]
 mod layer;
+#[cfg(feature = "sqlite")]
+mod local;
 pub mod metric_definitions;
 mod operation;
 mod protected;
 mod reply_slot;
 mod running;
 mod settle;
-mod step;
-mod stepped;
-#[cfg(feature = "sqlite")]
-mod local;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+mod step;
+mod stepped;
 #[cfg(feature = "sqlite")]
 mod transaction;
 mod wait;

@@ -13,13 +13,8 @@ use tracing::{error, warn};
 
 use crate::{
     Answer, ByReturn, Ended, Executed, Execution, Held, Interrupted, Step, StepError,
-    claim::Attempting,
-    job::outcome,
-    metric_definitions::TRANSACTIONS_KEPT,
-    reply_slot::ReplySlot,
-    running::Running,
-    transaction::Committed,
-    waiters::Leading,
+    claim::Attempting, job::outcome, metric_definitions::TRANSACTIONS_KEPT, reply_slot::ReplySlot,
+    running::Running, transaction::Committed, waiters::Leading,
 };
 
 impl<D> Execution<D> {
@@ -153,9 +148,7 @@ impl Execution<Held> {
                 Ok(value)
             }
             Committed::NotWritten(error) => Err(Interrupted::Store(error).into()),
-            Committed::EndedElsewhere => {
-                Err(Interrupted::Store(StoreError::EndedElsewhere).into())
-            }
+            Committed::EndedElsewhere => Err(Interrupted::Store(StoreError::EndedElsewhere).into()),
             Committed::Unknown(error) => Err(Interrupted::Store(error).into()),
         }
     }
@@ -193,7 +186,7 @@ impl Attempting {
             }
             Committed::NotWritten(error) => {
                 warn!(%error, record = %self.id, "the last transaction was not committed");
-                self.goes_on(record, leading, slot).await;
+                self.interrupted(record, leading, slot).await;
             }
             Committed::EndedElsewhere => {
                 error!(
@@ -201,13 +194,13 @@ impl Attempting {
                     "a handler ended its last transaction itself: leave COMMIT and ROLLBACK to hapax"
                 );
                 counter!(TRANSACTIONS_KEPT).increment(1);
-                self.goes_on(record, leading, slot).await;
+                self.interrupted(record, leading, slot).await;
             }
         }
     }
 
     /// The execution is not over: the next retry goes on after its last step.
-    async fn goes_on<T: Send>(&self, record: &Record, leading: Leading, slot: ReplySlot<T>) {
+    async fn interrupted<T: Send>(&self, record: &Record, leading: Leading, slot: ReplySlot<T>) {
         let executed = Executed { ended: Ended::Lost, live: None };
         let classified = Classified::Uncertain { show: false };
         self.settle(record, classified, executed, leading, slot).await;
@@ -278,7 +271,13 @@ impl Running {
         let mut pause = Duration::from_millis(20);
         loop {
             let looked = async {
-                self.transactions()?.begin().await.map_err(Interrupted::Store)?.roll_back().await.ok();
+                self.transactions()?
+                    .begin()
+                    .await
+                    .map_err(Interrupted::Store)?
+                    .roll_back()
+                    .await
+                    .ok();
                 let steps = self.attempting.engine.inner.store.steps(record.claim);
                 self.attempting.engine.bounded(steps).await.map_err(Interrupted::Store)
             };

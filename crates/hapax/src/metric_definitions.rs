@@ -58,7 +58,14 @@ pub fn describe() {
         describe_gauge!(BUFFERED_BYTES, Unit::Bytes, "Bytes of request bodies in memory");
     }
     // There from the start, so that the first of them is an increase.
-    for alarm in [SETTLE_RETRIES, FENCED, DOWNSTREAM_REPLAYS, ATTEMPTS_MISUSED, TRANSACTIONS_KEPT, RECORDS_MISSING] {
+    for alarm in [
+        SETTLE_RETRIES,
+        FENCED,
+        DOWNSTREAM_REPLAYS,
+        ATTEMPTS_MISUSED,
+        TRANSACTIONS_KEPT,
+        RECORDS_MISSING,
+    ] {
         counter!(alarm).absolute(0);
     }
 }

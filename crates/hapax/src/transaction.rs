@@ -311,7 +311,10 @@ impl Taken {
             return self.roll_back(open, executed, &slot).await;
         };
         let settlement = self.attempting.settlement(classified, &executed.ended);
-        match self.attempting.commit(&self.transactions, open, &self.record, Some(class), settlement).await
+        match self
+            .attempting
+            .commit(&self.transactions, open, &self.record, Some(class), settlement)
+            .await
         {
             Committed::Done(record) => {
                 let written = Written::Done(record);

@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use hapax_core::{
-    OutcomeClass, Problem, ProblemKind, Scope, Settlement, StoredResponse,
-};
+use hapax_core::{OutcomeClass, Problem, ProblemKind, Scope, Settlement, StoredResponse};
 use hapax_store::Written;
 use serde::{Serialize, de::DeserializeOwned};
 use tokio_util::task::task_tracker::TaskTrackerToken;
