@@ -164,7 +164,16 @@ impl Hapax {
         Ok(operation)
     }
 
-    pub(crate) async fn remember(&self, operation: &Operation) -> Result<(), StoreError> {
+    /// Stores a policy's text unless this engine knows that it is stored: layers of one policy
+    /// write it once, and none waits for a lock because of it.
+    pub(crate) async fn remember_once(&self, operation: &Operation) -> Result<(), StoreError> {
+        if self.inner.policies.read().contains_key(&operation.digest()) {
+            return Ok(());
+        }
+        self.remember(operation).await
+    }
+
+    async fn remember(&self, operation: &Operation) -> Result<(), StoreError> {
         let pinned = operation.pinned();
         let (digest, name) = (operation.digest(), operation.name().clone());
         self.bounded(self.inner.store.remember_policy(digest, name, pinned.text())).await?;

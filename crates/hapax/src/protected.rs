@@ -60,7 +60,7 @@ impl Registered {
     /// The operation, its policy's text stored.
     pub(crate) async fn ready(&self, engine: &Hapax) -> Result<&Arc<Operation>, StoreError> {
         if !self.stored.load(Ordering::Acquire) {
-            engine.remember(&self.operation).await?;
+            engine.remember_once(&self.operation).await?;
             self.stored.store(true, Ordering::Release);
         }
         Ok(&self.operation)

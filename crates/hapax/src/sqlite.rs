@@ -50,6 +50,18 @@ impl Hapax {
     }
 }
 
+impl Hapax {
+    /// The same engine with transactions on its store, for one that was made of its parts; the
+    /// store is the one that the transactions were connected to. [`sqlite`](Self::sqlite) does all
+    /// of it.
+    #[must_use]
+    pub fn with_transactions(self, transactions: Transactions) -> Self {
+        // The first ones stay: records are in their file.
+        let _ = self.inner.transactions.set(transactions);
+        self
+    }
+}
+
 impl Sqlite<'_> {
     /// The secret that effect ids are made with; the same for as long as the database is used.
     /// Without it one is made beside the database, as `<file>.effect-key`, to be backed up with it.
@@ -96,9 +108,7 @@ impl Sqlite<'_> {
             }
             None => effect_secret::beside_database(&path, &*store).await?,
         };
-        let engine = Hapax::new(store, secrets, self.options);
-        // It is new, so nothing is there yet.
-        let _ = engine.inner.transactions.set(transactions);
+        let engine = Hapax::new(store, secrets, self.options).with_transactions(transactions);
         engine.start_background(self.background);
         Ok(engine)
     }
