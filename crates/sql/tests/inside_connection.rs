@@ -4,7 +4,14 @@
 
 mod kit;
 
-use std::{fs, sync::Arc, time::Instant};
+use std::{
+    fs,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Instant,
+};
 
 use hapax_sql::{OpenError, SqliteStore, Transactions};
 use hapax_store::{Claims, Owned, Standing, StandingState, StoreError};
@@ -124,6 +131,35 @@ async fn the_store_and_transactions_take_turns_under_load() {
     assert_eq!(number(&shell, "SELECT count(*) FROM hapax_ending"), 2 * EACH as i64);
     assert_eq!(app.payments(), EACH as i64);
     assert_eq!(app.store.standing(), StandingState::Ready);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_busy_store_lets_a_transaction_in() {
+    let app = Arc::new(Application::new().await);
+    let over = Arc::new(AtomicBool::new(false));
+    let mut busy = JoinSet::new();
+    for _ in 0..64 {
+        let (app, over) = (app.clone(), over.clone());
+        busy.spawn(async move {
+            while !over.load(Ordering::Relaxed) {
+                executing(&app.store).await;
+            }
+        });
+    }
+    // Counts the store's commits.
+    let mark = "SELECT max(seq) FROM hapax_mark";
+    let mut most = 0;
+    for _ in 0..200 {
+        let before = sqlx::query_scalar::<_, i64>(mark).fetch_one(&app.pool).await;
+        let mut open = app.begin().await;
+        let then = sqlx::query_scalar::<_, i64>(mark).fetch_one(&mut *open).await;
+        most = most.max(then.expect("a number") - before.expect("a number"));
+        pay(&mut open, 1).await;
+        open.commit().await.expect("a commit");
+    }
+    over.store(true, Ordering::Relaxed);
+    busy.join_all().await;
+    assert!(most < 25, "the store went first {most} times");
 }
 
 #[tokio::test]

@@ -145,8 +145,8 @@ pub enum OpenError {
     },
     /// The application's pool has another file than the store.
     #[error(
-        "the pool opens {pool} and the store {store}; records and what the application writes share \
-         one file: open the store on the pool's, with SqliteConfig::shared"
+        "the pool opens {pool} and the store {store}; records and what the application writes \
+         share one file: open the store on the pool's, with SqliteConfig::shared"
     )]
     PoolOfOtherFile {
         /// What the pool opens.
