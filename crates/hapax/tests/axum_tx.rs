@@ -22,8 +22,11 @@ use axum::{
     response::{IntoResponse, Response},
     routing::post,
 };
-use hapax::{Access, Attempt, Execution, Hapax, Interrupted, Scope, StepError, Tx, sqlx};
-use hapax_core::InFlight;
+use hapax::{
+    Access, Attempt, Execution, Hapax, Interrupted, Options, Scope, Secrets, StepError, Tx, sqlx,
+};
+use hapax_core::{EffectSecret, InFlight};
+use hapax_sql::{Fault, SqliteConfig, SqliteStore, Transactions};
 use hapax_store::ListFilter;
 use kit::{Got, request};
 use sqlx::{
@@ -593,4 +596,64 @@ async fn p25_a_lost_commit_is_resolved_not_guessed() {
     assert_eq!((shop.orders().await, shop.records().await), (1, 1));
     assert_eq!(Got::from(&app, order("make", OTHER)).await.status, 201);
     assert_eq!((shop.orders().await, shop.records().await), (2, 2));
+}
+
+#[tokio::test]
+async fn a_constraint_that_breaks_at_the_commit_is_no_success() {
+    let shop = Shop::open().await;
+    sqlx::raw_sql(
+        "CREATE TABLE lines (of_order INTEGER REFERENCES orders DEFERRABLE INITIALLY DEFERRED)",
+    )
+    .execute(&shop.pool)
+    .await
+    .unwrap();
+    let orphan = |mut tx: Tx| async move {
+        let insert = sqlx::query("INSERT INTO lines VALUES (7)").execute(&mut *tx).await;
+        insert.map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)?;
+        Ok::<_, StatusCode>(StatusCode::CREATED)
+    };
+    let app = Router::new().route("/orphan", shop.hapax.operation("orphan").post(orphan));
+    let failed = Got::from(&app, request("/orphan", KEY, "1")).await;
+    assert_eq!((failed.status, failed.problem()), (500, "handler-failed".to_owned()));
+    assert_eq!(failed.header("hapax-outcome"), Some("not-applied"));
+    assert_eq!(shop.records().await, 0);
+}
+
+#[tokio::test]
+async fn the_commit_of_a_step_or_of_the_last_transaction_that_is_lost_is_resolved() {
+    for committed in [true, false] {
+        for lost_at in ["step", "finish"] {
+            let (shop, transactions) = faulty().await;
+            let handler = move |mut x: Execution| {
+                let transactions = transactions.clone();
+                async move {
+                    let fault = Fault::LostAnswer { committed };
+                    let first = x.attempt().number().number() == 1;
+                    if first && lost_at == "step" {
+                        transactions.put_in_the_way(fault);
+                    }
+                    let order: i64 = x.step("ordered", async |tx| insert(tx, "book").await).await?;
+                    if first && lost_at == "finish" {
+                        transactions.put_in_the_way(fault);
+                    }
+                    x.finish(async |tx| {
+                        insert(tx, "paid").await?;
+                        Ok::<_, AppError>(Json(order))
+                    })
+                    .await
+                }
+            };
+            let app = Router::new().route("/pay", shop.hapax.operation("pay").post(handler));
+            let ask = || Got::from(&app, request("/pay", KEY, "1"));
+            let first = ask().await;
+            if committed {
+                assert_eq!(first.status, 200, "{lost_at}: {first:?}");
+            } else {
+                assert_eq!(first.status, 503, "{lost_at}: {first:?}");
+                assert_eq!(ask().await.status, 200, "{lost_at}");
+            }
+            assert_eq!(ask().await.header("idempotent-replayed"), Some("true"));
+            assert_eq!(shop.orders().await, 2, "{lost_at} {committed}");
+        }
+    }
 }
