@@ -50,6 +50,7 @@ pub(crate) struct Desk {
 }
 
 /// What lies on the desk.
+#[allow(clippy::large_enum_variant)] // the answer of a replay, moved once
 enum OnDesk {
     /// Nothing was taken yet.
     Untaken,
@@ -61,7 +62,7 @@ enum OnDesk {
     Steps(Arc<Running>, Leading),
     /// An execution in one transaction.
     #[cfg(feature = "sqlite")]
-    Transaction(crate::transaction::Taken),
+    Transaction(Box<crate::transaction::Taken>),
     /// The handler has answered.
     Closed,
 }
@@ -142,7 +143,7 @@ impl Desk {
         match taken {
             Taken::Ours((taken, tx)) => {
                 self.grant(taken.limits());
-                *self.on_desk.lock() = OnDesk::Transaction(taken);
+                *self.on_desk.lock() = OnDesk::Transaction(Box::new(taken));
                 Ok(tx)
             }
             Taken::Answered(decision, answer) => self.answered(decision, answer),

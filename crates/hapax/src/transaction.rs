@@ -268,6 +268,7 @@ impl Attempting {
 }
 
 /// What a commit came to.
+#[allow(clippy::large_enum_variant)] // the large one is the usual one, and moved twice
 pub(crate) enum Committed {
     Done(Record),
     /// Certainly nothing of it is there.

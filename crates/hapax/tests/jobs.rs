@@ -14,6 +14,7 @@ use serde::Serialize;
 use tokio::sync::Semaphore;
 
 #[derive(Debug)]
+#[expect(dead_code, reason = "shown when a test fails")]
 enum JobError {
     Provider(StatusCode),
     Interrupted(Interrupted),
