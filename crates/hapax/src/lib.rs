@@ -55,12 +55,12 @@ pub use execution::{ByReturn, Execution};
 pub use intent::Intent;
 pub use job::{Begun, Done, Held, NotDone, Outcome, Refusal};
 #[cfg(feature = "tower")]
-pub use layer::{Access, Event, OperationLayer, OperationService, Rejected};
+pub use layer::{Access, Event, NotTaken, OperationLayer, OperationService, Rejected};
 pub use operation::Operation;
 pub use step::{Called, Interrupted, Step, StepError, Upgrade};
 
 #[cfg(feature = "axum")]
-pub use crate::axum::{NotTaken, TakesAttempt, TakesAttemptAt};
+pub use crate::axum::{TakesAttempt, TakesAttemptAt};
 pub use hapax_core::{EffectId, OnUnknown, OperationPolicy, Scope};
 
 #[cfg(feature = "sqlite")]

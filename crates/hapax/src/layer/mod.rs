@@ -16,9 +16,11 @@ use crate::{
 };
 
 mod service;
+mod take;
 mod webhook;
 
 pub use service::OperationService;
+pub use take::NotTaken;
 pub use webhook::{Event, Rejected};
 
 use webhook::Verify;
