@@ -284,7 +284,14 @@ fn a_name_that_is_none_is_found_when_the_application_starts() {
 }
 
 #[tokio::test]
-async fn layers_outside_run_for_every_attempt_and_layers_inside_for_the_first_alone() {
+async fn layers_outside_run_for_every_attempt_and_what_is_inside_answers_the_first_alone() {
+    // A handler is asked whether it takes its attempt; a bracketed service is not.
+    for (is_bracketed, inside_runs) in [(false, 3), (true, 1)] {
+        order_of_layers(is_bracketed, inside_runs).await;
+    }
+}
+
+async fn order_of_layers(is_bracketed: bool, inside_runs: usize) {
     let world = World::new();
     let counts = [Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0))];
     let count = |which: &Arc<AtomicUsize>| {
@@ -299,17 +306,18 @@ async fn layers_outside_run_for_every_attempt_and_layers_inside_for_the_first_al
         response.headers_mut().insert("content-language", "eo".parse().unwrap());
         response
     });
-    let pay = |mut x: Execution| async move {
+    let taking = |mut x: Execution| async move {
         x.call("charge", async |_| Ok::<_, StatusCode>("charged".to_owned())).await
     };
-    let inside: MethodRouter =
-        post(pay).layer::<_, Infallible>(marked).layer::<_, Infallible>(count(&counts[1]));
-    let app = Router::new()
-        .route("/pay", inside.layer(world.hapax.operation("pay")))
-        .layer(count(&counts[0]));
+    let plain = || async { "charged" };
+    let handler: MethodRouter = if is_bracketed { post(plain) } else { post(taking) };
+    let layer = world.hapax.operation("pay");
+    let layer = if is_bracketed { layer.bracketed() } else { layer };
+    let inside = handler.layer::<_, Infallible>(marked).layer::<_, Infallible>(count(&counts[1]));
+    let app = Router::new().route("/pay", inside.layer(layer)).layer(count(&counts[0]));
     for _ in 0..3 {
         let got = Got::from(&app, request("/pay", KEY, "1")).await;
         assert_eq!((got.status, got.header("content-language")), (200, Some("eo")));
     }
-    assert_eq!((counted(&counts[0]), counted(&counts[1])), (3, 1));
+    assert_eq!((counted(&counts[0]), counted(&counts[1])), (3, inside_runs));
 }

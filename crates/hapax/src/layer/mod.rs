@@ -36,8 +36,11 @@ use webhook::Verify;
 ///
 /// From the outside in: tracing and request ids, catching of panics, limits of bodies,
 /// authentication, **this layer**, timeouts of the application, compression, the handler. What is
-/// outside runs for every attempt, replays included; what is inside runs for the first alone, and
-/// what it answers is what is stored.
+/// outside runs for every attempt, replays included. What is inside answers the first attempt alone,
+/// and what it answers is what is stored. A handler that takes its attempt is asked for every
+/// attempt whether it does: layers inside, and arguments before the one that takes it, run for
+/// retries too, so let that be the first argument. A [bracketed](Self::bracketed) service is called
+/// for the first attempt alone.
 #[derive(Clone)]
 pub struct OperationLayer {
     engine: Hapax,
