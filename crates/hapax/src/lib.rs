@@ -61,7 +61,7 @@ pub use step::{Called, Interrupted, Step, StepError, Upgrade};
 
 #[cfg(feature = "axum")]
 pub use crate::axum::{TakesAttempt, TakesAttemptAt};
-pub use hapax_core::{EffectId, OnUnknown, OperationPolicy, Scope};
+pub use hapax_core::{EffectId, EffectSecret, OnUnknown, OperationName, OperationPolicy, Scope};
 
 #[cfg(feature = "sqlite")]
 pub use crate::{
