@@ -97,7 +97,7 @@ impl Execution<ByReturn> {
         F: AsyncFnOnce(&mut SqliteConnection) -> Result<R, E>,
     {
         let running = &self.running;
-        running.check()?;
+        running.permit_end()?;
         running.admit().await?;
         let mut open = running.begin_transaction().await?;
         match act(&mut open).await {
@@ -127,7 +127,7 @@ impl Execution<Held> {
         F: AsyncFnOnce(&mut SqliteConnection) -> Result<T, E>,
     {
         let running = Arc::clone(&self.running);
-        running.check()?;
+        running.permit_end()?;
         running.admit().await?;
         let mut open = running.begin_transaction().await?;
         let value = match act(&mut open).await {

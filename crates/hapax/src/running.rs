@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use hapax_core::{
-    BeginStep, OnUnknown, OwnState, Ownership, Record, Step as Stored, StepData, StepEnd, StepName,
-    WriteRefused,
+    BeginStep, OnUnknown, OwnState, Ownership, Progress, Record, Step as Stored, StepData, StepEnd,
+    StepName, WriteRefused,
 };
 use hapax_store::{Certainty, Reply, StoreError, Written};
 use parking_lot::Mutex;
@@ -97,6 +97,17 @@ impl Running {
         }
     }
 
+    /// Whether the execution may end here: no step is in doubt.
+    pub(crate) fn permit_end(&self) -> Result<(), Interrupted> {
+        self.check()?;
+        match self.in_doubt() {
+            Some(doubted) => {
+                Err(self.interrupt(Interrupted::InDoubt { step: doubted.to_string() }))
+            }
+            None => Ok(()),
+        }
+    }
+
     /// For how long a step may be done again while its outcome is unknown.
     fn resend_for(&self, step: &Step<'_>) -> Option<Duration> {
         let policy = self.attempting.operation.policy();
@@ -107,11 +118,12 @@ impl Running {
         step.resend_for.unwrap_or(of_the_operation)
     }
 
-    /// Admits the execution, if it is not: from here on an effect may exist. One that goes on is
-    /// known to have begun; beside a step in doubt its next admission is that step's own.
+    /// Admits the execution, if it is not: from here on an effect may exist. Beside a step in doubt
+    /// it is known to have begun, and its next admission is that step's own.
     pub(crate) async fn admit(&self) -> Result<(), Interrupted> {
         let record = self.record();
-        if record.own_state == OwnState::Executing || !record.clean {
+        let in_doubt = matches!(record.progress, Progress::InDoubt { .. });
+        if record.own_state == OwnState::Executing || in_doubt {
             return Ok(());
         }
         let by = record.ownership();

@@ -175,7 +175,7 @@ impl Execution<Held> {
         value: &T,
     ) -> Result<(), Interrupted> {
         let running = Arc::clone(&self.running);
-        running.check()?;
+        running.permit_end()?;
         let settlement = outcome(&running, class, value)?;
         running.admit().await?;
         let record = running.close();
