@@ -9,6 +9,20 @@ use rusqlite::{Connection, OpenFlags, types::FromSql};
 /// No process here takes longer to end.
 pub(crate) const ENDS: Duration = Duration::from_secs(20);
 
+/// How long the work of a process that died stays reserved, in milliseconds. Longer than the pause
+/// between two renewals, on a machine that also compiles.
+pub(crate) const SHORT_LEASE: u64 = 1500;
+
+/// Runs cases at the same time: most of their time is that of a lease.
+#[track_caller]
+pub(crate) fn together<T: Send>(cases: impl IntoIterator<Item = T>, case: impl Fn(T) + Sync) {
+    std::thread::scope(|scope| {
+        for one in cases {
+            scope.spawn(|| case(one));
+        }
+    });
+}
+
 /// How an example is started.
 #[derive(Clone)]
 pub(crate) struct Program {
