@@ -196,6 +196,23 @@ fn a_declined_charge_is_an_outcome_and_its_rows_commit_with_it() {
 }
 
 #[test]
+fn a_charge_that_is_declined_after_a_crash_is_an_outcome_all_the_same() {
+    let (world, service) = World::new();
+    drop(service);
+    let mut service = world.program.crashing("at ordered").serve();
+    let request = payment();
+    assert!(service.start(&request).result().is_err());
+    service.process.ended(ENDS);
+    let service = world.program.serve();
+    world.next("decline");
+    let first = service.insist(&request);
+    first.assert_stored(402);
+    service.send(&request).assert_replays(&first);
+    assert_eq!((world.arrivals().len(), world.charges().len()), (1, 0));
+    assert_eq!(world.database.one::<String>("SELECT state FROM orders"), "declined");
+}
+
+#[test]
 fn what_is_no_payment_frees_the_key() {
     let (world, service) = World::new();
     let request = payment();

@@ -1,7 +1,12 @@
 //! The examples as processes: started, asked, killed and started again on the same database.
 #![allow(dead_code, reason = "no test uses all of it")]
 
-use std::{net::SocketAddr, path::Path, process::Command, time::Duration};
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
 
 use hapax_e2e::{Answer, Pending, Process, Ran, Request, run, start};
 use rusqlite::{Connection, OpenFlags, types::FromSql};
@@ -29,16 +34,24 @@ pub(crate) struct Program {
     binary: &'static str,
     args: Vec<String>,
     env: Vec<(String, String)>,
+    dir: Option<PathBuf>,
 }
 
 impl Program {
     pub(crate) fn new(binary: &'static str) -> Self {
-        Self { binary, args: Vec::new(), env: Vec::new() }
+        Self { binary, args: Vec::new(), env: Vec::new(), dir: None }
     }
 
     #[must_use]
     pub(crate) fn arg(mut self, name: &str, value: impl ToString) -> Self {
         self.args.extend([name.to_owned(), value.to_string()]);
+        self
+    }
+
+    /// With this as its current directory.
+    #[must_use]
+    pub(crate) fn within(mut self, dir: &Path) -> Self {
+        self.dir = Some(dir.to_owned());
         self
     }
 
@@ -81,6 +94,9 @@ impl Program {
     fn command(&self) -> Command {
         let mut command = Command::new(self.binary);
         command.args(&self.args).env_remove("HAPAX_EXAMPLES_CRASH");
+        if let Some(dir) = &self.dir {
+            command.current_dir(dir);
+        }
         command.envs(self.env.iter().map(|(name, value)| (name, value)));
         command
     }
@@ -127,8 +143,12 @@ pub(crate) struct Database(Connection);
 
 impl Database {
     pub(crate) fn of(dir: &Path) -> Self {
+        Self::in_file(&dir.join("app.db"))
+    }
+
+    pub(crate) fn in_file(file: &Path) -> Self {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE;
-        let connection = Connection::open_with_flags(dir.join("app.db"), flags).unwrap();
+        let connection = Connection::open_with_flags(file, flags).unwrap();
         connection.busy_timeout(Duration::from_secs(5)).unwrap();
         Self(connection)
     }
