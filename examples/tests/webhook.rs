@@ -69,6 +69,18 @@ fn what_is_not_signed_claims_nothing() {
 }
 
 #[test]
+fn t01_deliveries_at_once_are_received_once_and_all_answered() {
+    let dir = tempfile::tempdir().unwrap();
+    let service = receiver(dir.path()).serve();
+    let deliveries: Vec<_> =
+        (0..20).map(|number| service.start(&delivery("evt_1", 100, number))).collect();
+    let answers: Vec<_> = deliveries.into_iter().map(Pending::answer).collect();
+    assert!(answers.iter().all(|answer| answer.status == 204), "{answers:?}");
+    assert_eq!(answers.iter().filter(|answer| !answer.is_replay()).count(), 1, "{answers:?}");
+    assert_eq!(cents(&Database::of(dir.path())), 100);
+}
+
+#[test]
 fn t09_deliveries_at_once_and_kills_between_them_are_received_once() {
     let dir = tempfile::tempdir().unwrap();
     let program = receiver(dir.path());

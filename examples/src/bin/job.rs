@@ -50,23 +50,34 @@ async fn main() -> Result<ExitCode, Failed> {
         h.define(policy).map_err(|wrong| format!("{wrong:?}"))?;
     }
     crash::arm();
+    let closed = run(&h, &pool, &args.day).await;
+    // What was claimed and not done is given back before the process ends.
+    h.shutdown(Duration::from_secs(10)).await;
+    match closed? {
+        0 => println!("closed"),
+        left => {
+            println!("run again: {left} are left");
+            return Ok(ExitCode::from(LATER));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
 
+/// Bills each order, then closes the day. Says how much is left for the next run.
+async fn run(h: &Hapax, pool: &SqlitePool, day: &str) -> Result<usize, Failed> {
     let orders = query_as("SELECT id, amount FROM orders WHERE day = ? ORDER BY id");
-    let orders: Vec<(i64, i64)> = orders.bind(&args.day).fetch_all(&pool).await?;
+    let orders: Vec<(i64, i64)> = orders.bind(day).fetch_all(pool).await?;
     let mut left = 0;
     for (order, amount) in orders {
-        match bill(&h, order, amount).await? {
+        match bill(h, order, amount).await? {
             Some(number) => println!("order {order} has bill {number}"),
             None => left += 1,
         }
     }
-    if left > 0 || !close(&h, &pool, &args.day).await? {
-        println!("run again: {left} orders are left");
-        return Ok(ExitCode::from(LATER));
+    if left == 0 && !close(h, pool, day).await? {
+        left = 1;
     }
-    println!("closed");
-    h.shutdown(Duration::from_secs(10)).await;
-    Ok(ExitCode::SUCCESS)
+    Ok(left)
 }
 
 /// With [`Hapax::claim`] the caller decides what each case means, and settles what it holds: the
