@@ -151,6 +151,37 @@ fn t05_t06_killed_before_and_after_the_provider_commits_it_is_charged_once() {
 }
 
 #[test]
+fn f10_payments_at_once_that_are_killed_again_and_again_are_charged_once_each() {
+    let (world, mut service) = World::new();
+    let payments: Vec<_> = (0..12).map(|_| payment()).collect();
+    let mut random = fastrand::Rng::with_seed(6);
+    for _ in 0..5 {
+        let (seen, more) = (world.arrivals().len(), random.usize(1..5));
+        if random.bool() {
+            world.next("cut");
+        }
+        let asked: Vec<_> = payments.iter().map(|payment| service.start(payment)).collect();
+        until("some more are asked for", ENDS, || {
+            let done = asked.iter().all(Pending::is_done);
+            (done || world.arrivals().len() >= seen + more).then_some(())
+        });
+        service.process.kill();
+        asked.into_iter().for_each(|asked| drop(asked.result()));
+        service = world.program.serve();
+    }
+    for payment in &payments {
+        let answer = service.insist(payment);
+        assert_eq!(answer.status, 201, "{answer:?}");
+        service.send(payment).assert_replays(&answer);
+    }
+    assert_eq!(world.charges().len(), 12);
+    let identities: BTreeSet<_> = world.arrivals().iter().map(|a| a["key"].to_string()).collect();
+    assert_eq!(identities.len(), 12);
+    assert_eq!(world.database.count("orders"), 12);
+    assert_eq!(world.database.count("orders WHERE state = 'paid'"), 12);
+}
+
+#[test]
 fn t06_without_a_word_of_the_provider_the_outcome_is_unknown_and_the_retry_asks_again() {
     let moods = [("fail", 0), ("fail-after", 1), ("cut", 1), ("hang", 0), ("hang-after", 1)];
     together(moods, |(mood, charged)| {
