@@ -61,7 +61,10 @@ pub use step::{Called, Interrupted, Step, StepError, Upgrade};
 
 #[cfg(feature = "axum")]
 pub use crate::axum::{TakesAttempt, TakesAttemptAt};
-pub use hapax_core::{EffectId, EffectSecret, OnUnknown, OperationName, OperationPolicy, Scope};
+pub use hapax_core::{
+    EffectId, EffectSecret, InFlight, OnUnknown, OperationName, OperationPolicy, OutcomeClass,
+    PolicyError, ProblemKind, Retention, Scope,
+};
 
 #[cfg(feature = "sqlite")]
 pub use crate::{
