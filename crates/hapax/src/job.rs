@@ -12,8 +12,10 @@ use serde::{Serialize, de::DeserializeOwned};
 use thiserror::Error;
 
 use crate::{
-    Answer, ByReturn, Ended, Executed, Execution, Hapax, Intent, Reply, claim::Attempting,
-    protected::Protected, running::Running,
+    Answer, ByReturn, Ended, Executed, Execution, Hapax, Intent, Reply,
+    claim::Attempting,
+    protected::{self, Protected},
+    running::Running,
 };
 
 mod each;
@@ -126,29 +128,23 @@ impl Hapax {
     /// operation is first used.
     ///
     /// ```
-    /// use std::time::Duration;
-    ///
-    /// use hapax::{Hapax, OperationName, OperationPolicy};
-    ///
+    /// # use hapax::Hapax;
+    /// # use std::time::Duration;
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() {
-    /// let h = Hapax::in_memory();
-    /// let mut policy = OperationPolicy::new(OperationName::new("orders.ship").unwrap(), "");
-    /// policy.timeout = Duration::from_secs(120);
-    /// h.define(policy).expect("consistent");
+    /// # let h = Hapax::in_memory();
+    /// h.define("orders.ship", |policy| policy.timeout = Duration::from_secs(120));
     /// # }
     /// ```
     ///
-    /// # Errors
-    /// What is inconsistent in it, each with its remedy.
-    pub fn define(&self, policy: OperationPolicy) -> Result<(), Vec<hapax_core::PolicyError>> {
-        let wrong = policy.check();
-        if !wrong.is_empty() {
-            return Err(wrong);
-        }
-        let name = policy.name.clone();
-        self.inner.defined.write().insert(name, Arc::new(Protected::new(&policy)));
-        Ok(())
+    /// # Panics
+    /// If the name is none, or the policy inconsistent, with what is wrong: that is found when the
+    /// application starts.
+    pub fn define(&self, name: &str, change: impl FnOnce(&mut OperationPolicy)) {
+        let mut policy = protected::policy_of(name);
+        change(&mut policy);
+        let protected = Arc::new(Protected::new(&policy));
+        self.inner.defined.write().insert(policy.name, protected);
     }
 
     pub(crate) fn protected(&self, name: &OperationName) -> Arc<Protected> {

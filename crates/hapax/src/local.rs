@@ -98,7 +98,6 @@ impl Execution<ByReturn> {
     {
         let running = &self.running;
         running.permit_end()?;
-        running.admit().await?;
         let mut open = running.begin_transaction().await?;
         match act(&mut open).await {
             Ok(value) => {
@@ -128,7 +127,6 @@ impl Execution<Held> {
     {
         let running = Arc::clone(&self.running);
         running.permit_end()?;
-        running.admit().await?;
         let mut open = running.begin_transaction().await?;
         let value = match act(&mut open).await {
             Ok(value) => value,

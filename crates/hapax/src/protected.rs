@@ -6,7 +6,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use hapax_core::OperationPolicy;
+use hapax_core::{OperationName, OperationPolicy};
 use hapax_store::StoreError;
 
 use crate::{Hapax, Operation};
@@ -22,8 +22,20 @@ pub(crate) struct Protected {
     pub(crate) transaction: Registered,
 }
 
+/// The policy of an operation of which nothing is said but its name.
+#[expect(clippy::panic, reason = "as axum does for a route that is none, at the start")]
+pub(crate) fn policy_of(name: &str) -> OperationPolicy {
+    let name = OperationName::new(name).unwrap_or_else(|error| panic!("{name:?}: {error}"));
+    let mut policy = OperationPolicy::new(name, "");
+    policy.key.required = true;
+    policy
+}
+
 impl Protected {
+    /// Panics if the policy is inconsistent, with what is wrong: that is found at the start.
     pub(crate) fn new(policy: &OperationPolicy) -> Self {
+        let wrong: Vec<_> = policy.check().iter().map(ToString::to_string).collect();
+        assert!(wrong.is_empty(), "operation {}: {}", policy.name, wrong.join("; "));
         let told = |how: &str| Registered::new(policy, how);
         Self {
             #[cfg(feature = "tower")]

@@ -104,8 +104,18 @@ impl Attempting {
                 Executed { ended: Ended::Lost, live: None }
             }
         };
-        let classified = self.classify_stepped(&record, &executed.ended);
+        #[cfg(feature = "sqlite")]
+        let parked = running.take_parked();
+        #[cfg(feature = "sqlite")]
+        let has_finished = parked.is_some();
+        #[cfg(not(feature = "sqlite"))]
+        let has_finished = false;
+        let classified = self.classify_stepped(&record, has_finished, &executed.ended);
         self.count_executed(&running.attempt, classified, &executed.ended);
+        #[cfg(feature = "sqlite")]
+        if let Some(open) = parked {
+            return self.settle_parked(open, &record, classified, executed, leading, slot).await;
+        }
         let is_outcome = matches!(classified, Classified::Outcome(_));
         if is_outcome && record.own_state == OwnState::Claimed {
             match self.admit_late(&record, &slot).await {
@@ -116,14 +126,11 @@ impl Attempting {
                 None => return,
             }
         }
-        #[cfg(feature = "sqlite")]
-        if let Some(open) = running.take_parked() {
-            return self.settle_parked(open, &record, classified, executed, leading, slot).await;
-        }
         self.settle(&record, classified, executed, leading, slot).await;
     }
 
-    fn classify_stepped(&self, record: &Record, ended: &Ended) -> Classified {
+    /// What an answer amounts to. `has_finished`: the handler has come to its last transaction.
+    fn classify_stepped(&self, record: &Record, has_finished: bool, ended: &Ended) -> Classified {
         let before_admission = record.own_state == OwnState::Claimed;
         let Ended::Answered(reply) = ended else {
             return match before_admission && record.clean {
@@ -136,6 +143,7 @@ impl Attempting {
             return classify_steps(facts, record.progress);
         }
         match classify(facts) {
+            outcome @ Classified::Outcome(_) if has_finished => outcome,
             // Nothing was to be done, and that is the outcome.
             success @ Classified::Outcome(OutcomeClass::Succeeded) => success,
             _ if record.clean => Classified::NotApplied,

@@ -8,7 +8,7 @@ use std::{
 };
 
 use hapax_core::{
-    Admission, Advance, Classified, Decision, OutcomeClass, Problem, ProblemKind, Record,
+    Admission, Advance, Classified, Decision, OutcomeClass, OwnState, Problem, ProblemKind, Record,
     Settlement, classify_transaction,
 };
 use hapax_sql::{OpenTransaction, Transactions};
@@ -418,7 +418,15 @@ impl Attempting {
                 // What was done on the way to a refusal is taken back; the refusal is kept.
                 open.undo().await?;
             }
-            open.settle(&record.ownership(), &settlement).await
+            let by = record.ownership();
+            if record.own_state == OwnState::Claimed {
+                // The effect is in this transaction, and so is its admission.
+                match open.admit(&by, self.operation.policy().lease).await? {
+                    Written::Done(_) => {}
+                    refused => return Ok(refused),
+                }
+            }
+            open.settle(&by, &settlement).await
         };
         match settled.await {
             Ok(Written::Done(settled)) => {

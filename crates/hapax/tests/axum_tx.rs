@@ -658,3 +658,28 @@ async fn the_commit_of_a_step_or_of_the_last_transaction_that_is_lost_is_resolve
         }
     }
 }
+
+#[tokio::test]
+async fn a_last_transaction_that_fails_without_steps_frees_the_key() {
+    let shop = Shop::open().await;
+    let pay = |x: Execution, Json(amount): Json<u64>| async move {
+        x.finish(async |tx| {
+            insert(tx, "paid").await?;
+            match amount {
+                0 => Err(AppError::Status(StatusCode::UNPROCESSABLE_ENTITY)),
+                1 => Ok(StatusCode::PAYMENT_REQUIRED),
+                _ => Ok(StatusCode::CREATED),
+            }
+        })
+        .await
+    };
+    let app = Router::new().route("/pay", shop.hapax.operation("pay").post(pay));
+    let ask = |key, amount| Got::from(&app, request("/pay", key, amount));
+    assert_eq!(ask(KEY, "0").await.status, 422);
+    assert_eq!(shop.orders().await, 0);
+    // The corrected request runs under the same key; a refusal with rows is kept with them.
+    assert_eq!(ask(KEY, "2").await.status, 201);
+    assert_eq!(ask(OTHER, "1").await.status, 402);
+    assert_eq!(ask(OTHER, "1").await.header("idempotent-replayed"), Some("true"));
+    assert_eq!((shop.orders().await, shop.records().await), (2, 2));
+}

@@ -7,7 +7,7 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use axum::{Json, Router, extract::State, http::StatusCode, routing::post};
 use clap::Parser;
-use hapax::{Done, Execution, Hapax, Interrupted, NotDone, OperationName, OperationPolicy, Scope};
+use hapax::{Done, Execution, Hapax, Interrupted, NotDone, Scope};
 use hapax_examples::{Failed, database, serve};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -40,9 +40,7 @@ async fn main() -> Result<(), Failed> {
     let pool = database(&args.database, TABLES).await?;
     let h = Hapax::sqlite(&pool).single_tenant().open().await?;
     // An operation without a route has the defaults, or what is said here before its first use.
-    let mut policy = OperationPolicy::new(OperationName::new(OPERATION)?, "");
-    policy.lease = Duration::from_millis(args.lease);
-    h.define(policy).map_err(|wrong| format!("{wrong:?}"))?;
+    h.define(OPERATION, |policy| policy.lease = Duration::from_millis(args.lease));
     let app = Router::new().route("/payments/batch", post(batch)).with_state(h.clone());
     serve(app, &h, args.listen).await
 }

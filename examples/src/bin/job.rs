@@ -6,7 +6,7 @@
 use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 use clap::Parser;
-use hapax::{Begun, Execution, Hapax, Interrupted, NotDone, OperationName, OperationPolicy, Scope};
+use hapax::{Begun, Execution, Hapax, Interrupted, NotDone, Scope};
 use hapax_examples::{Failed, crash, database};
 use sqlx::{SqlitePool, query, query_as, query_scalar};
 
@@ -45,9 +45,7 @@ async fn main() -> Result<ExitCode, Failed> {
     let pool = database(&args.database, TABLES).await?;
     let h = Hapax::sqlite(&pool).single_tenant().open().await?;
     for name in ["orders.bill", "days.close"] {
-        let mut policy = OperationPolicy::new(OperationName::new(name)?, "");
-        policy.lease = Duration::from_millis(args.lease);
-        h.define(policy).map_err(|wrong| format!("{wrong:?}"))?;
+        h.define(name, |policy| policy.lease = Duration::from_millis(args.lease));
     }
     crash::arm();
     let closed = run(&h, &pool, &args.day).await;

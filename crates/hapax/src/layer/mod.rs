@@ -2,7 +2,7 @@
 
 use std::{fmt, pin::Pin, sync::Arc};
 
-use hapax_core::{OperationName, OperationPolicy, Scope};
+use hapax_core::{OperationPolicy, Scope};
 use http::{Uri, request::Parts};
 use tower_layer::Layer;
 
@@ -12,7 +12,7 @@ use crate::{
         FieldNames,
         body::{BufferBudget, ReadLimits},
     },
-    protected::Protected,
+    protected::{self, Protected},
 };
 
 mod service;
@@ -107,15 +107,10 @@ impl Hapax {
     /// # Panics
     /// If `name` is not 1 to 128 characters of `a-z A-Z 0-9 . _ -`: like a route that is none, that
     /// is found when the application starts.
-    #[expect(clippy::panic, reason = "as axum does for a route that is none, at the start")]
     pub fn operation(&self, name: &str) -> OperationLayer {
-        let name = OperationName::new(name).unwrap_or_else(|error| panic!("{name:?}: {error}"));
-        let defined = self.inner.defined.read().get(&name).map(|there| there.policy().clone());
-        let policy = defined.unwrap_or_else(|| {
-            let mut policy = OperationPolicy::new(name, "");
-            policy.key.required = true;
-            policy
-        });
+        let policy = protected::policy_of(name);
+        let defined = self.inner.defined.read();
+        let policy = defined.get(&policy.name).map_or(policy, |there| there.policy().clone());
         OperationLayer {
             engine: self.clone(),
             policy,
@@ -255,8 +250,6 @@ impl OperationLayer {
 
     #[expect(clippy::panic, reason = "as axum does for a route that is none, at the start")]
     fn door(&self) -> Door {
-        let wrong = self.policy.check();
-        assert!(wrong.is_empty(), "operation {}: {}", self.policy.name, list(&wrong));
         let fields = FieldNames::of(&self.policy)
             .unwrap_or_else(|error| panic!("operation {}: {error}", self.policy.name));
         Door {
@@ -271,10 +264,6 @@ impl OperationLayer {
             budget: self.engine.inner.budget.clone(),
         }
     }
-}
-
-fn list(wrong: &[hapax_core::PolicyError]) -> String {
-    wrong.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
 impl fmt::Debug for OperationLayer {

@@ -80,6 +80,17 @@ impl OpenTransaction {
         Ok(written)
     }
 
+    /// Admits a record that is only claimed, for an effect that is in this transaction.
+    ///
+    /// # Errors
+    /// Any [`StoreError`].
+    pub async fn admit(&mut self, by: &Ownership, lease: Duration) -> Result<Written, StoreError> {
+        self.end_savepoint().await?;
+        self.start()?;
+        let written = self.try_admit(by, lease).await;
+        self.written(written)
+    }
+
     /// Ends the attempt with its outcome, releases it, or makes it uncertain: the last write
     /// before the commit.
     ///
@@ -169,6 +180,15 @@ impl OpenTransaction {
         let found = found.iter().map(rows::step).collect::<Result<_, _>>()?;
         let now = self.now();
         let stepped = steps::done(&before, &Concerned(found), by, name, data, lease, now);
+        self.step(before, stepped, now).await
+    }
+
+    async fn try_admit(&mut self, by: &Ownership, lease: Duration) -> Result<Written, Failure> {
+        let Some(before) = self.by_ownership(by).await? else {
+            return Ok(Written::Missing);
+        };
+        let now = self.now();
+        let stepped = before.admit(by, lease, None, now).map(|after| (after, Vec::new()));
         self.step(before, stepped, now).await
     }
 
