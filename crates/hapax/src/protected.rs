@@ -15,6 +15,7 @@ use crate::{Hapax, Operation};
 /// takes its attempt; a record that was made in one way is not gone on with in another.
 #[derive(Debug)]
 pub(crate) struct Protected {
+    #[cfg(feature = "tower")]
     pub(crate) whole: Registered,
     pub(crate) steps: Registered,
     #[cfg(feature = "sqlite")]
@@ -25,6 +26,7 @@ impl Protected {
     pub(crate) fn new(policy: &OperationPolicy) -> Self {
         let told = |how: &str| Registered::new(policy, how);
         Self {
+            #[cfg(feature = "tower")]
             whole: told("service"),
             steps: told("steps"),
             #[cfg(feature = "sqlite")]
@@ -33,6 +35,7 @@ impl Protected {
     }
 }
 
+#[cfg(feature = "tower")]
 impl Protected {
     pub(crate) fn policy(&self) -> &OperationPolicy {
         self.whole.operation().policy()
@@ -53,6 +56,7 @@ impl Registered {
         Self { operation: Arc::new(Operation::new(policy)), stored: AtomicBool::new(false) }
     }
 
+    #[cfg(feature = "tower")]
     pub(crate) const fn operation(&self) -> &Arc<Operation> {
         &self.operation
     }
