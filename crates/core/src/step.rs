@@ -156,7 +156,8 @@ impl Record {
     /// that was not begun before, because it begins and ends in one transaction.
     ///
     /// That it is the one in doubt, the store compares by name: one that ended before is only
-    /// renewed, or another one that is in doubt would pass for ended.
+    /// renewed, or another one that is in doubt would pass for ended. An attempt that became
+    /// uncertain meanwhile stays so, and is accounted then.
     ///
     /// # Errors
     /// [`WriteRefused`] when the record is not the owner's any more, has no steps, or a step of an
@@ -175,8 +176,35 @@ impl Record {
             }
             Progress::Accounted | Progress::InDoubt { .. } => {}
         }
-        let next = self.in_step(lease, now)?;
+        let next = match self.late_in_step(now) {
+            Some(uncertain) => uncertain,
+            None => self.in_step(lease, now)?,
+        };
         Ok(Self { progress: Progress::Accounted, ..next })
+    }
+
+    /// The record after an end of a step that was stored before: its lease is extended, and nothing
+    /// else is changed.
+    ///
+    /// # Errors
+    /// [`WriteRefused`] when the record is not the owner's any more.
+    pub fn end_step_again(
+        &self,
+        by: &Ownership,
+        lease: Duration,
+        now: StoreTime,
+    ) -> Result<Self, WriteRefused> {
+        self.owned(by)?;
+        match self.late_in_step(now) {
+            Some(uncertain) => Ok(uncertain),
+            None => self.renew(by, lease, now),
+        }
+    }
+
+    /// An attempt that became uncertain while its owner was within a step: the truthful end of that
+    /// step is welcome, as a late settle is (`protocol.md` 6), and begins nothing new.
+    fn late_in_step(&self, now: StoreTime) -> Option<Self> {
+        (self.state(now) == State::Uncertain).then(|| self.clone())
     }
 
     /// The record with its owner at a step: from the first one on, an effect may exist.

@@ -142,13 +142,26 @@ fn a_stranger_is_fenced_from_steps_before_it_learns_anything() {
 }
 
 #[test]
-fn what_is_uncertain_or_ended_takes_no_step() {
+fn what_is_uncertain_or_ended_begins_no_step() {
     let done = settle(&accounted(), &outcome(OutcomeClass::Succeeded)).expect("its owner");
+    assert!(done.end_step(&done.ownership(), LEASE, at(5)).is_err());
     for record in [accounted(), in_doubt(), done] {
         let mine = record.ownership();
         assert!(record.begin_step(&mine, None, LEASE, at(5)).is_err(), "{record:?}");
-        assert!(record.end_step(&mine, LEASE, at(5)).is_err(), "{record:?}");
     }
+}
+
+#[test]
+fn the_late_end_of_a_step_accounts_for_it_and_begins_nothing() {
+    let record = in_doubt();
+    assert_eq!(record.own_state, OwnState::Uncertain);
+    let mine = record.ownership();
+    let ended = record.end_step(&mine, LEASE, at(5)).expect("its owner knows");
+    assert_eq!(ended, Record { progress: Progress::Accounted, ..record.clone() });
+    assert_eq!(ended.end_step_again(&mine, LEASE, at(6)), Ok(ended.clone()));
+    assert!(ended.begin_step(&mine, None, LEASE, at(6)).is_err());
+    let stranger = Ownership { owner: Owner::from_bytes([9; 16]), ..mine };
+    assert_eq!(record.end_step(&stranger, LEASE, at(5)), Err(WriteRefused::Fenced));
 }
 
 #[test]

@@ -9,6 +9,9 @@ use std::{
 };
 
 use hapax_core::{EffectId, EffectSecret, OperationName, Record, RecordId};
+use metrics::counter;
+
+use crate::metric_definitions::BUSINESS_DUPLICATES;
 
 /// The facts of one attempt at an effect: what it may carry downstream and write into logs.
 ///
@@ -65,6 +68,17 @@ impl Attempt {
     /// Whether no earlier attempt can have had an effect.
     pub const fn is_clean(&self) -> bool {
         self.clean
+    }
+
+    /// Counts that this attempt is a duplicate by a rule of the application, such as a reference
+    /// that has an order already: another key, and so another intent, for the same business.
+    ///
+    /// Keys know nothing of such rules. The application keeps them itself (with a unique
+    /// constraint) and answers by them, usually with 409; this tells them apart in
+    /// `hapax_business_duplicates_total`.
+    pub fn count_business_duplicate(&self) {
+        let operation = self.operation.as_str().to_owned();
+        counter!(BUSINESS_DUPLICATES, "operation" => operation).increment(1);
     }
 
     /// Where the execution keeps whether anything may have left this process.

@@ -17,6 +17,13 @@ use crate::{
 };
 
 /// How the background work is paced.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// let rarely = hapax::BackgroundOptions { sweep: Duration::from_secs(600), ..Default::default() };
+/// assert_eq!(rarely.sweep_rows, 500);
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct BackgroundOptions {
     /// How often the mark is advanced. Default 1 s.

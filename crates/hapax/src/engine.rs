@@ -6,7 +6,7 @@ use hapax_core::{
     EffectSecret, Fingerprint, OperationName, OperationPolicy, PinnedPolicy, PolicyDigest, Problem,
     ProblemKind, RecordId,
 };
-use hapax_store::{SecretPin, Store, StoreError};
+use hapax_store::{MemoryStore, SecretPin, Store, StoreError, SystemClock};
 use parking_lot::RwLock;
 use thiserror::Error;
 use tokio::sync::oneshot;
@@ -19,6 +19,21 @@ use crate::{
 };
 
 /// The engine. Cheap to clone; all clones are one.
+///
+/// ```
+/// use hapax::{Hapax, Scope};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let h = Hapax::in_memory();
+/// let bill = |_| async { Ok::<u64, String>(7) };
+/// let first = h.once("orders.bill", &Scope::single_tenant(), "order 7", "42 EUR", bill).await;
+/// let again = h.once("orders.bill", &Scope::single_tenant(), "order 7", "42 EUR", bill).await;
+/// assert!(!first.unwrap().replayed);
+/// assert!(again.unwrap().replayed);
+/// h.shutdown(std::time::Duration::from_secs(1)).await;
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Hapax {
     pub(crate) inner: Arc<Inner>,
@@ -48,7 +63,14 @@ pub(crate) struct Inner {
     pub(crate) budget: crate::http::body::BufferBudget,
 }
 
-/// The engine's times.
+/// The engine's times and limits.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// let options = hapax::Options { store_timeout: Duration::from_secs(1), ..Default::default() };
+/// assert_eq!(options.retry_held, Duration::from_secs(60));
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// How long a caller waits for one answer of the store before it is told
@@ -137,7 +159,40 @@ pub enum SecretsError {
 }
 
 impl Hapax {
+    /// An engine in memory, for tests and for trying out: nothing of it survives the process. All
+    /// callers are one tenant.
+    ///
+    /// ```
+    /// let h = hapax::Hapax::in_memory();
+    /// assert_eq!(h.under_way(), 0);
+    /// ```
+    pub fn in_memory() -> Self {
+        let store = Arc::new(MemoryStore::new(Arc::new(SystemClock)));
+        // Its effect ids are seen by nobody who knows others.
+        let secrets = Secrets::single(EffectSecret::from_bytes([0; 32]));
+        Self::new(store, secrets, Options { single_tenant: true, ..Options::default() })
+    }
+
     /// An engine on a store. The secrets must be [pinned](Secrets::pin) first.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use hapax::{EffectSecret, Hapax, Options, Secrets};
+    /// use hapax_store::{MemoryStore, SystemClock};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let store = Arc::new(MemoryStore::new(Arc::new(SystemClock)));
+    /// // The same for as long as the store is used: from a file or the environment.
+    /// let secret = EffectSecret::from_bytes([7; 32]);
+    /// let secrets = Secrets::single(secret);
+    /// secrets.pin(&*store).await?;
+    /// let h = Hapax::new(store, secrets, Options::default());
+    /// h.start_background(Default::default());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn new(store: Arc<dyn Store>, secrets: Secrets, options: Options) -> Self {
         let inner = Inner {
             store,

@@ -1,7 +1,7 @@
 //! Operations without HTTP: queue consumers, jobs, batches. The key is an event id, a message id
 //! or a natural key.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use hapax_core::{
@@ -39,20 +39,21 @@ pub enum NotDone<E> {
     /// The closure's own error. Nothing final is stored: the next attempt goes on from the last
     /// step that was done, or begins anew if there was none.
     #[error("the operation failed")]
-    Failed(#[source] E),
+    Failed(E),
     /// Not now: another attempt is under way, or nothing could be claimed. Deliver it again.
-    #[error("{0}")]
+    #[error(transparent)]
     Later(Refusal),
     /// It may have taken effect, and that has to be found out before anything else is done.
-    #[error("{0}")]
+    #[error(transparent)]
     Unresolved(Refusal),
     /// It will not be done under this key: the key was used for something else, or is expired.
-    #[error("{0}")]
+    #[error(transparent)]
     Refused(Refusal),
 }
 
 /// Why there is no outcome, as a caller over HTTP would be told it.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[error("{}", self.0.detail)]
 pub struct Refusal(Problem);
 
 impl Refusal {
@@ -67,12 +68,6 @@ impl Refusal {
     }
 }
 
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.detail)
-    }
-}
-
 impl Hapax {
     /// Does an operation once: whoever calls this with the same scope and key, here or in another
     /// process, now or after a crash, gets the value of the one time that it was done.
@@ -80,6 +75,26 @@ impl Hapax {
     /// `intent` is what is asked for: the same key with another intent is refused. `act` runs in a
     /// task of its own, which goes on if the caller is dropped; what it returns is stored before
     /// it is answered.
+    ///
+    /// ```
+    /// use hapax::{Execution, Hapax, NotDone, Scope, StepError};
+    ///
+    /// # async fn redeliver() {}
+    /// /// A message from a queue that delivers at least once.
+    /// async fn consume(h: &Hapax, id: &str, order: String) {
+    ///     let ship = |mut x: Execution| async move {
+    ///         let label = async |id| Ok::<_, std::io::Error>(format!("{order} under {id}"));
+    ///         x.call("label", label).await
+    ///     };
+    ///     match h.once("orders.ship", &Scope::single_tenant(), id, "ship", ship).await {
+    ///         Ok(done) => println!("shipped: {}", done.value),
+    ///         Err(NotDone::Later(_) | NotDone::Failed(_)) => redeliver().await,
+    ///         Err(unresolved_or_refused) => eprintln!("{unresolved_or_refused}"),
+    ///     }
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() { consume(&Hapax::in_memory(), "message 7", "order 7".into()).await }
+    /// ```
     ///
     /// # Errors
     /// [`NotDone`], which says whether to try again.
@@ -109,6 +124,20 @@ impl Hapax {
     /// The policy of an operation that is done without HTTP, or of a name that several routes
     /// share; without it an operation has the defaults of the product. To be called before the
     /// operation is first used.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use hapax::{Hapax, OperationName, OperationPolicy};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let h = Hapax::in_memory();
+    /// let mut policy = OperationPolicy::new(OperationName::new("orders.ship").unwrap(), "");
+    /// policy.timeout = Duration::from_secs(120);
+    /// h.define(policy).expect("consistent");
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// What is inconsistent in it, each with its remedy.

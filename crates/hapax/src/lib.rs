@@ -59,13 +59,16 @@ pub use execution::{ByReturn, Execution};
 pub use intent::Intent;
 pub use job::{Begun, Done, Held, NotDone, Outcome, Refusal};
 #[cfg(feature = "tower")]
-pub use layer::{Access, Event, OperationLayer, OperationService, Rejected};
+pub use layer::{Access, Event, NotTaken, OperationLayer, OperationService, Rejected};
 pub use operation::Operation;
 pub use step::{Called, Interrupted, Step, StepError, Upgrade};
 
 #[cfg(feature = "axum")]
-pub use crate::axum::{NotTaken, TakesAttempt, TakesAttemptAt};
-pub use hapax_core::{EffectId, OnUnknown, OperationPolicy, Scope};
+pub use crate::axum::{TakesAttempt, TakesAttemptAt};
+pub use hapax_core::{
+    EffectId, EffectSecret, InFlight, OnUnknown, OperationName, OperationPolicy, OutcomeClass,
+    PolicyError, ProblemKind, Retention, Scope,
+};
 
 #[cfg(feature = "sqlite")]
 pub use crate::{

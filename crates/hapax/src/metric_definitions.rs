@@ -23,6 +23,8 @@ pub const DOWNSTREAM_REPLAYS: &str = "hapax_downstream_replays_total";
 pub const ATTEMPTS_MISUSED: &str = "hapax_attempts_misused_total";
 /// Transactions of handlers that were not given back, or ended by the handler itself.
 pub const TRANSACTIONS_KEPT: &str = "hapax_transactions_kept_total";
+/// Requests under new keys that the application's own rules found to be duplicates, by `operation`.
+pub const BUSINESS_DUPLICATES: &str = "hapax_business_duplicates_total";
 /// Records that were gone when their owner settled: the store lost history.
 pub const RECORDS_MISSING: &str = "hapax_records_missing_total";
 /// Bodies dropped after their retention.
@@ -49,6 +51,7 @@ pub fn describe() {
     describe_counter!(DOWNSTREAM_REPLAYS, "First attempts answered as a replay downstream");
     describe_counter!(ATTEMPTS_MISUSED, "Requests whose handler took no attempt, or two");
     describe_counter!(TRANSACTIONS_KEPT, "Transactions that handlers kept or ended themselves");
+    describe_counter!(BUSINESS_DUPLICATES, "Duplicates found by the application's own rules");
     describe_counter!(RECORDS_MISSING, "Records gone at their settle: the store lost history");
     describe_counter!(SWEPT_BODIES, "Bodies dropped after their retention");
     describe_counter!(SWEPT_RECORDS, "Records purged after their tombstone");

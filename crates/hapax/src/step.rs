@@ -194,6 +194,15 @@ impl<E> From<Interrupted> for StepError<E> {
     }
 }
 
+impl From<StepError> for Interrupted {
+    fn from(error: StepError) -> Self {
+        match error {
+            StepError::Failed(never) => match never {},
+            StepError::Interrupted(why) => why,
+        }
+    }
+}
+
 impl<E: fmt::Display> fmt::Display for StepError<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

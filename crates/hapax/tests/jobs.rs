@@ -178,6 +178,21 @@ async fn a_claim_that_is_dropped_is_given_back_or_goes_on() {
     assert!(matches!(claim().await, Ok(Begun::Execute(_))), "it goes on");
 }
 
+#[tokio::test]
+async fn a_claim_whose_steps_are_all_done_is_settled_without_another() {
+    let world = World::new();
+    let acme = acme();
+    let claim = || world.hapax.claim("orders.ship", &acme, "order-1", "x");
+    let Begun::Execute(mut x) = claim().await.unwrap() else { panic!("not ours") };
+    x.call("label", async |id| world.provider.act("label", &id.to_string()).await).await.unwrap();
+    x.give_back().await;
+    let Begun::Execute(mut x) = claim().await.unwrap() else { panic!("it does not go on") };
+    let label = x.call("label", async |_| -> Result<u64, ()> { panic!("it is done") }).await;
+    x.succeed(&label.unwrap()).await.unwrap();
+    let Begun::Replay(outcome) = claim().await.unwrap() else { panic!("not replayed") };
+    assert_eq!(outcome.value::<u64>().unwrap(), 1);
+}
+
 async fn until_ours(world: &World) -> Execution<hapax::Held> {
     let claimed = async {
         loop {

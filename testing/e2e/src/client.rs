@@ -223,7 +223,8 @@ pub fn copies(count: usize, gateways: &[&Gateway], request: &Request) -> Vec<Ans
     started.into_iter().map(Pending::answer).collect()
 }
 
-fn start(to: SocketAddr, request: &Request) -> Pending {
+/// Sends a request to any address, and returns while it is under way.
+pub fn start(to: SocketAddr, request: &Request) -> Pending {
     let request = request.clone();
     Pending(RUNTIME.spawn(async move {
         timeout(PATIENCE, http_1(to, &request)).await.unwrap_or_else(|_| Err("no answer".into()))

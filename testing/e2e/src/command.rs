@@ -41,7 +41,7 @@ pub fn hapax<S: AsRef<str>>(args: impl IntoIterator<Item = S>) -> Ran {
 }
 
 /// Runs to the end, which has to come: a start that must fail and does not would run for ever.
-pub(crate) fn run(command: &mut Command) -> Ran {
+pub fn run(command: &mut Command) -> Ran {
     let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = command.spawn().expect("hapax runs");
     let id = child.id();

@@ -26,9 +26,10 @@ mod wait;
 
 pub use self::{
     answer::Answer,
-    client::{Pending, Request, copies, fresh_key},
-    command::{Ran, hapax},
+    client::{Pending, Request, copies, fresh_key, start},
+    command::{Ran, hapax, run},
     gateway::{Gateway, ONE_SERVICE, Serve},
+    process::Process,
     raw::Connection,
     stage::Stage,
     upstream::{Arrival, Effect, Upstream, UpstreamKind},

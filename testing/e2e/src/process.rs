@@ -17,7 +17,7 @@ use crate::{command::signal, wait::until};
 const READY: Duration = Duration::from_secs(30);
 
 /// A running child. Dropped, it is killed; if the test failed, what it wrote is shown.
-pub(crate) struct Process {
+pub struct Process {
     name: String,
     child: Child,
     stdout: Arc<Mutex<Vec<String>>>,
@@ -25,7 +25,11 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    pub(crate) fn spawn(name: &str, command: &mut Command) -> Self {
+    /// Starts it.
+    ///
+    /// # Panics
+    /// When it cannot be.
+    pub fn spawn(name: &str, command: &mut Command) -> Self {
         let mut child = command
             .env("RUST_BACKTRACE", "0")
             .stdin(Stdio::null())
@@ -38,13 +42,14 @@ impl Process {
         Self { name: name.to_owned(), child, stdout, stderr }
     }
 
-    pub(crate) fn id(&self) -> u32 {
+    /// Its process id.
+    pub fn id(&self) -> u32 {
         self.child.id()
     }
 
     /// The rest of the first line of stdout that starts with `prefix`.
     #[track_caller]
-    pub(crate) fn line(&mut self, prefix: &str) -> String {
+    pub fn line(&mut self, prefix: &str) -> String {
         let what = format!("{} prints a line `{prefix}…`", self.name);
         until(&what, READY, || {
             let lines = self.stdout.lock();
@@ -59,28 +64,30 @@ impl Process {
         })
     }
 
-    pub(crate) fn stdout(&self) -> Vec<String> {
+    /// The lines it has printed so far.
+    pub fn stdout(&self) -> Vec<String> {
         self.stdout.lock().clone()
     }
 
-    pub(crate) fn stderr(&self) -> Vec<String> {
+    /// The lines it has logged so far.
+    pub fn stderr(&self) -> Vec<String> {
         self.stderr.lock().clone()
     }
 
     /// Ends it at once: SIGKILL, and nothing is left running when this returns.
-    pub(crate) fn kill(&mut self) {
+    pub fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
     /// Sends a signal by name, such as `TERM`.
-    pub(crate) fn signal(&self, name: &str) {
+    pub fn signal(&self, name: &str) {
         assert!(signal(self.id(), name), "{} is not there for SIG{name}", self.name);
     }
 
     /// Waits for its end.
     #[track_caller]
-    pub(crate) fn ended(&mut self, bound: Duration) -> ExitStatus {
+    pub fn ended(&mut self, bound: Duration) -> ExitStatus {
         let what = format!("{} ends", self.name);
         until(&what, bound, || self.child.try_wait().expect("a status"))
     }

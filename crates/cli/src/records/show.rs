@@ -4,10 +4,10 @@ use std::{fmt::Write as _, process::ExitCode};
 
 use clap::Args;
 use hapax_core::{
-    EffectId, Key, KeyError, KeyPolicy, KeySyntax, OperationName, RecordId, Scope, State,
+    EffectId, Key, KeyError, KeyPolicy, KeySyntax, OperationName, RecordId, Scope, State, Step,
 };
 use hapax_gateway::config::ScopeSource;
-use hapax_store::{HistoryEntry, Inspect, ListFilter, Listed};
+use hapax_store::{HistoryEntry, Inspect, ListFilter, Listed, Steps};
 use serde_json::json;
 
 use super::{
@@ -75,7 +75,8 @@ pub(super) async fn run(show: Show) -> Result<ExitCode, Failure> {
     reading.note_missing_effect_ids();
     let observed_status = reading.observed_status(&listed).await?;
     let history = reading.store.history(listed.record.claim).await?;
-    print(&show_text(&reading, &listed, observed_status, &history))
+    let steps = reading.store.steps(listed.record.claim).await?;
+    print(&show_text(&reading, &listed, observed_status, &steps, &history))
 }
 
 async fn by_effect_id(reading: &Reading, text: &str) -> Result<Listed, Failure> {
@@ -177,11 +178,23 @@ fn show_text(
     reading: &Reading,
     listed: &Listed,
     observed_status: Option<u16>,
+    steps: &[Step],
     history: &[HistoryEntry],
 ) -> String {
     let mut text = String::new();
     if reading.json {
         let mut shown = record_json(reading, listed, observed_status);
+        shown["steps"] = steps
+            .iter()
+            .map(|step| {
+                json!({
+                    "begun": moment(step.begun),
+                    "attempt": step.attempt.to_wire(),
+                    "name": step.name.as_str(),
+                    "state": step_word(step),
+                })
+            })
+            .collect();
         shown["history"] = history
             .iter()
             .map(|entry| {
@@ -227,11 +240,24 @@ fn show_text(
         line("observed status", observed_status.map_or_else(none, |status| status.to_string()));
         line("observed response", size.unwrap_or_else(|| "none".to_owned()));
     }
+    for step in steps {
+        let (begun, attempt) = (moment(step.begun), step.attempt);
+        let what = format!("{begun}  attempt {attempt}  {}  {}", step_word(step), step.name);
+        line("step", what);
+    }
     for entry in history {
         let what = format!("{}  attempt {}  {}", moment(entry.at), entry.attempt, entry.what);
         line("history", what);
     }
     text
+}
+
+/// What is known of a step; its data is the application's and is not shown.
+const fn step_word(step: &Step) -> &'static str {
+    match step.done {
+        Some(_) => "done",
+        None => "not ended",
+    }
 }
 
 fn effect_id_text(reading: &Reading, listed: &Listed) -> String {

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use hapax_core::{Ending, EndingKind, OutcomeClass, Record, State, StoreTime};
+use hapax_core::{Ending, EndingKind, OutcomeClass, Progress, Record, State, StoreTime};
 use hapax_store::Listed;
 use serde_json::{Value, json};
 
@@ -69,6 +69,10 @@ pub(super) fn state_text(reading: &Reading, listed: &Listed) -> String {
     let held = matches!(listed.state, State::Claimed | State::Executing);
     if held && listed.record.lease_over(reading.now) {
         return format!("{word}, overdue");
+    }
+    // Where its steps account for every effect, nobody has to find out anything.
+    if listed.state == State::Uncertain && listed.record.progress == Progress::Accounted {
+        return format!("{word}, goes on with the next retry");
     }
     word.to_owned()
 }

@@ -1,48 +1,18 @@
 //! Extractors.
 
-use std::{convert::Infallible, sync::Arc};
-
 use ::axum::{
     extract::FromRequestParts,
     response::{IntoResponse, Response},
 };
-use hapax_core::{Problem, ProblemKind};
 use http::{StatusCode, request::Parts};
 use tracing::error;
 
-use crate::{Attempt, ByReturn, Execution, Interrupted, StepError, desk::Desk, http::refuse};
-
-/// The handler got no attempt, and is not called. The layer answers: what an earlier attempt came
-/// to, or why there is none.
-#[derive(Debug)]
-pub struct NotTaken(());
-
-impl NotTaken {
-    pub(super) const fn new() -> Self {
-        Self(())
-    }
-}
+use crate::{Attempt, ByReturn, Execution, Interrupted, NotTaken, StepError};
 
 impl IntoResponse for NotTaken {
-    /// Seen only where no layer of hapax is in front of the handler.
     fn into_response(self) -> Response {
-        refuse(&Problem::new(
-            ProblemKind::HandlerFailed,
-            "The service is not set up to protect this operation. Nothing was executed.",
-        ))
+        self.response()
     }
-}
-
-/// The desk that the layer has put beside the request.
-pub(super) fn desk(parts: &Parts) -> Result<&Arc<Desk>, NotTaken> {
-    parts.extensions.get::<Arc<Desk>>().ok_or_else(|| {
-        error!(
-            path = parts.uri.path(),
-            "a handler takes an attempt, and its route has no layer that gives one: add \
-             .layer(h.operation(\"…\")), without bracketed()"
-        );
-        NotTaken::new()
-    })
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for Execution<ByReturn> {
@@ -50,10 +20,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Execution<ByReturn> {
 
     /// Claims the operation for this handler.
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, NotTaken> {
-        match desk(parts)?.take_steps().await {
-            Ok(running) => Ok(Self { running, door: ByReturn(()) }),
-            Err(_) => Err(NotTaken::new()),
-        }
+        Self::take(&parts.extensions).await
     }
 }
 
@@ -63,7 +30,7 @@ impl<S: Send + Sync> FromRequestParts<S> for crate::Tx {
 
     /// Begins the transaction of this handler, with the claim in it.
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, NotTaken> {
-        desk(parts)?.take_transaction().await.map_err(|_| NotTaken::new())
+        Self::take(&parts.extensions).await
     }
 }
 
@@ -72,14 +39,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Attempt {
 
     /// The facts of the attempt that this handler has taken: to be extracted after it.
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, NotTaken> {
-        if let Some(attempt) = parts.extensions.get::<Self>() {
-            return Ok(attempt.clone());
-        }
-        let desk = desk(parts)?;
-        desk.attempt().ok_or_else(|| {
-            desk.misuse("Attempt is extracted after Tx or Execution, not before");
-            NotTaken::new()
-        })
+        Self::of(&parts.extensions)
     }
 }
 
@@ -102,15 +62,6 @@ impl<E: IntoResponse> IntoResponse for StepError<E> {
         match self {
             Self::Failed(error) => error.into_response(),
             Self::Interrupted(why) => why.into_response(),
-        }
-    }
-}
-
-impl From<StepError<Infallible>> for Interrupted {
-    fn from(error: StepError<Infallible>) -> Self {
-        match error {
-            StepError::Failed(never) => match never {},
-            StepError::Interrupted(why) => why,
         }
     }
 }

@@ -3,5 +3,4 @@
 mod extract;
 mod routing;
 
-pub use extract::NotTaken;
 pub use routing::{TakesAttempt, TakesAttemptAt};

@@ -9,6 +9,12 @@ use ::axum::{
 use crate::{ByReturn, Execution, OperationLayer};
 
 /// What a handler takes its attempt by: `Tx` or [`Execution`]. A handler takes one of them, once.
+#[diagnostic::on_unimplemented(
+    message = "this handler takes no attempt, so nothing would protect what it does",
+    label = "takes neither `hapax::Tx` nor `hapax::Execution`",
+    note = "take one of them as an argument; a handler that knows nothing of hapax is protected \
+            as a whole by `.layer(h.operation(\"…\").bracketed())`"
+)]
 pub trait TakesAttempt: sealed::Sealed {}
 
 impl TakesAttempt for Execution<ByReturn> {}
@@ -23,12 +29,6 @@ impl sealed::Sealed for crate::Tx {}
 ///
 /// Only one place fits: with two the compiler cannot tell which is meant, with none there is no
 /// implementation.
-#[diagnostic::on_unimplemented(
-    message = "this handler takes no attempt, so nothing would protect it",
-    label = "takes neither `hapax::Tx` nor `hapax::Execution`",
-    note = "take one of them as an argument; protect a handler that knows nothing of hapax with \
-            `.layer(h.operation(\"…\").bracketed())`"
-)]
 pub trait TakesAttemptAt<At>: sealed::SealedAt<At> {}
 
 mod sealed {

@@ -3,7 +3,9 @@
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use hapax_core::{Problem, StoreTime, StoredResponse, retry_after_seconds};
+use hapax_core::{
+    AnswerFacts, Classified, Problem, StoreTime, StoredResponse, classify, retry_after_seconds,
+};
 use http::{
     HeaderMap, HeaderName, HeaderValue, Response, StatusCode,
     header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE},
@@ -17,13 +19,17 @@ use crate::{Answer, FirstOutcome, metric_definitions::PROBLEMS};
 /// The response to an attempt: the live one, or one made of what is stored.
 ///
 /// `Idempotency-Expires` says until when a stored one is replayed, `Idempotent-Replayed: true` that
-/// it was, `Hapax-Outcome: unknown` that it settled nothing.
+/// it was, `Hapax-Outcome: unknown` that it settled nothing, and `not-applied` that it freed the
+/// key where its status does not say so by itself.
 pub fn respond<B: From<Bytes>>(answer: Answer<Response<B>>) -> Response<B> {
     match answer {
         Answer::First { mut live, outcome } => {
+            let status = live.status().as_u16();
             let headers = live.headers_mut();
             match outcome {
                 FirstOutcome::Stored { expires } => set_expires(headers, expires),
+                // What the status says by itself is not said again.
+                FirstOutcome::Freed if says_not_applied(status) => {}
                 FirstOutcome::Freed => {
                     headers.insert(HAPAX_OUTCOME, HeaderValue::from_static("not-applied"));
                 }
@@ -84,6 +90,19 @@ fn stored<B: From<Bytes>>(stored: StoredResponse) -> Response<B> {
         }
     }
     response
+}
+
+/// Whether whoever reads the status of a first answer takes it that nothing happened.
+fn says_not_applied(status: u16) -> bool {
+    let facts = AnswerFacts {
+        status,
+        complete: true,
+        by_head: false,
+        said: None,
+        clean: true,
+        store_refusals: false,
+    };
+    classify(facts) == Classified::NotApplied
 }
 
 fn set_expires(headers: &mut HeaderMap, expires: StoreTime) {

@@ -24,6 +24,28 @@ impl Hapax {
     /// order of the items. One that is refused or fails keeps none of the others from being done.
     ///
     /// `key` says which key an item has; the item as JSON is what is asked for.
+    ///
+    /// ```
+    /// use hapax::{Execution, Hapax, Scope};
+    ///
+    /// #[derive(serde::Serialize)]
+    /// struct Item {
+    ///     id: String,
+    ///     amount: u64,
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let h = Hapax::in_memory();
+    /// let pay_one = |_: Execution, item: Item| async move { Ok::<u64, String>(item.amount) };
+    /// let batch = [("a", 1), ("b", 2), ("a", 1)].map(|(id, amount)| Item { id: id.into(), amount });
+    /// let results = h
+    ///     .each("payments.create", &Scope::single_tenant(), batch, |item| &item.id, pay_one)
+    ///     .await;
+    /// let paid: Vec<u64> = results.into_iter().map(|result| result.unwrap().value).collect();
+    /// assert_eq!(paid, [1, 2, 1]);
+    /// # }
+    /// ```
     pub async fn each<I, K, T, E, F, Fut>(
         &self,
         operation: &str,

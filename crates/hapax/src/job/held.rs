@@ -83,6 +83,22 @@ impl Hapax {
     /// Claims an operation for a caller that does it and settles it itself, such as the consumer
     /// of a queue. [`once`](Self::once) is shorter where a closure can do it.
     ///
+    /// ```
+    /// use hapax::{Begun, Hapax, Scope};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let h = Hapax::in_memory();
+    /// match h.claim("orders.ship", &Scope::single_tenant(), "order 7", "to Berlin").await? {
+    ///     Begun::Execute(x) => x.succeed(&"shipped").await?,
+    ///     Begun::Replay(outcome) => println!("it was {:?}", outcome.class),
+    ///     Begun::Later(why) => println!("deliver it again: {why}"),
+    ///     Begun::Unresolved(why) => println!("find out first: {why}"),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// [`Refusal`] when it will not be done under this key: the key was used for something else or
     /// is expired.

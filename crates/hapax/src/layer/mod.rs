@@ -16,9 +16,11 @@ use crate::{
 };
 
 mod service;
+mod take;
 mod webhook;
 
 pub use service::OperationService;
+pub use take::NotTaken;
 pub use webhook::{Event, Rejected};
 
 use webhook::Verify;
@@ -34,8 +36,11 @@ use webhook::Verify;
 ///
 /// From the outside in: tracing and request ids, catching of panics, limits of bodies,
 /// authentication, **this layer**, timeouts of the application, compression, the handler. What is
-/// outside runs for every attempt, replays included; what is inside runs for the first alone, and
-/// what it answers is what is stored.
+/// outside runs for every attempt, replays included. What is inside answers the first attempt alone,
+/// and what it answers is what is stored. A handler that takes its attempt is asked for every
+/// attempt whether it does: layers inside, and arguments before the one that takes it, run for
+/// retries too, so let that be the first argument. A [bracketed](Self::bracketed) service is called
+/// for the first attempt alone.
 #[derive(Clone)]
 pub struct OperationLayer {
     engine: Hapax,
@@ -59,7 +64,21 @@ enum Way {
 type ScopeOf = dyn Fn(&Parts) -> Option<Scope> + Send + Sync;
 type Authorize = dyn Fn(Arc<Parts>) -> Pin<Box<dyn Future<Output = Access> + Send>> + Send + Sync;
 
-/// Whether a caller may see the outcome of an operation that was done before.
+/// Whether a caller may see the outcome of an operation that was done before. See
+/// [`authorize_replay`](OperationLayer::authorize_replay).
+///
+/// ```
+/// use hapax::Access;
+///
+/// fn from_answer(allowed: Result<bool, std::io::Error>) -> Access {
+///     match allowed {
+///         Ok(true) => Access::Granted,
+///         Ok(false) => Access::Denied,
+///         Err(_) => Access::Unknown,
+///     }
+/// }
+/// # assert_eq!(from_answer(Ok(false)), Access::Denied);
+/// ```
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Access {
     /// It may.
@@ -114,6 +133,21 @@ impl OperationLayer {
     /// Operations of one name are one: use the same policy for all their routes, or
     /// [`Hapax::define`].
     ///
+    /// ```
+    /// # use hapax::{Hapax, OnUnknown};
+    /// # use std::time::Duration;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// # let h = Hapax::in_memory();
+    /// // The provider remembers identities for a day: what is unknown may be done again.
+    /// let layer = h.operation("payments.create").policy(|policy| {
+    ///     policy.on_unknown = OnUnknown::Resend;
+    ///     policy.collapse_for = Some(Duration::from_secs(86_400));
+    /// });
+    /// # drop(layer);
+    /// # }
+    /// ```
+    ///
     /// # Panics
     /// When the layer is applied, if the policy is inconsistent, with what is wrong.
     #[must_use]
@@ -124,6 +158,18 @@ impl OperationLayer {
 
     /// The service behind is one call, whatever it does: the claim is durable before it is called
     /// and its answer is before it is passed on. For services that take no attempt themselves.
+    ///
+    /// ```
+    /// use axum::{Router, routing::post};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// # let h = hapax::Hapax::in_memory();
+    /// let pay = post(|| async { "paid" }).layer(h.operation("payments.create").bracketed());
+    /// let app: Router = Router::new().route("/payments", pay);
+    /// # drop(app);
+    /// # }
+    /// ```
     #[must_use]
     pub fn bracketed(self) -> Self {
         Self { way: Way::Bracketed, ..self }
@@ -131,6 +177,24 @@ impl OperationLayer {
 
     /// Where the scope comes from: the authenticated tenant or account. Without this it is the
     /// [`Scope`] in the request's extensions. `None` is refused with 401.
+    ///
+    /// ```
+    /// use hapax::Scope;
+    ///
+    /// /// What authentication has put into the extensions.
+    /// #[derive(Clone)]
+    /// struct Account(String);
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// # let h = hapax::Hapax::in_memory();
+    /// let layer = h.operation("payments.create").scope(|head| {
+    ///     let account = head.extensions.get::<Account>()?;
+    ///     Scope::principal(account.0.as_bytes()).ok()
+    /// });
+    /// # drop(layer);
+    /// # }
+    /// ```
     #[must_use]
     pub fn scope(self, of: impl Fn(&Parts) -> Option<Scope> + Send + Sync + 'static) -> Self {
         Self { scope: Some(Arc::new(of)), ..self }
@@ -139,6 +203,24 @@ impl OperationLayer {
     /// Asked before the outcome of an earlier attempt is shown. Authentication in front of this
     /// layer has let the caller in; this is for what the handler would check, such as whether the
     /// account still belongs to the caller.
+    ///
+    /// ```
+    /// use hapax::Access;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// # let h = hapax::Hapax::in_memory();
+    /// # async fn is_member(_: &axum::http::HeaderMap) -> Option<bool> { Some(true) }
+    /// let layer = h.operation("payments.create").authorize_replay(|head| async move {
+    ///     match is_member(&head.headers).await {
+    ///         Some(true) => Access::Granted,
+    ///         Some(false) => Access::Denied,
+    ///         None => Access::Unknown,
+    ///     }
+    /// });
+    /// # drop(layer);
+    /// # }
+    /// ```
     #[must_use]
     pub fn authorize_replay<F, Fut>(self, may_see: F) -> Self
     where
@@ -153,6 +235,19 @@ impl OperationLayer {
 
     /// What the body of a request may take: bytes, and time until it is there. 1 MiB and 10 s
     /// unless set.
+    ///
+    /// ```
+    /// use hapax::http::body::ReadLimits;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// # let h = hapax::Hapax::in_memory();
+    /// let layer = h
+    ///     .operation("documents.create")
+    ///     .body_limits(ReadLimits { max_bytes: 16 << 20, ..Default::default() });
+    /// # drop(layer);
+    /// # }
+    /// ```
     #[must_use]
     pub fn body_limits(self, limits: ReadLimits) -> Self {
         Self { limits, ..self }

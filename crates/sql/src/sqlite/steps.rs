@@ -98,9 +98,11 @@ fn ended<'a>(
     let write = match (concerned.step(name), end) {
         // Issued again: what was begun since stays in doubt.
         (Some((_, Step { done: Some(done), .. })), StepEnd::Done(data)) if done == data => {
-            return Ok((record.renew(by, lease, now)?, Vec::new()));
+            return Ok((record.end_step_again(by, lease, now)?, Vec::new()));
         }
-        (None, StepEnd::NotApplied) => return Ok((record.renew(by, lease, now)?, Vec::new())),
+        (None, StepEnd::NotApplied) => {
+            return Ok((record.end_step_again(by, lease, now)?, Vec::new()));
+        }
         (Some((_, Step { done: Some(_), .. })), _) => return Err(WriteRefused::StepEnded),
         (None, StepEnd::Done(_)) => return Err(WriteRefused::NoSuchStep),
         (Some((n, _)), StepEnd::Done(data)) => writes::end_step(record, *n, data),
@@ -124,7 +126,7 @@ pub(super) fn done<'a>(
     let write = match concerned.step(name) {
         // Issued again: what was begun since stays in doubt.
         Some((_, Step { done: Some(done), .. })) if done == data => {
-            return Ok((record.renew(by, lease, now)?, Vec::new()));
+            return Ok((record.end_step_again(by, lease, now)?, Vec::new()));
         }
         Some((_, Step { done: Some(_), .. })) => return Err(WriteRefused::StepEnded),
         Some((n, _)) => writes::end_step(record, *n, data),

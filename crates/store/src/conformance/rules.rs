@@ -78,6 +78,7 @@ macro_rules! for_each_rule {
             the_first_step_admits
             no_step_begins_beside_one_in_doubt
             a_paused_worker_is_fenced_from_steps
+            a_late_end_of_a_step_is_welcome
             an_ended_step_is_not_begun_again
             steps_read_back_exactly_and_in_order
             a_step_not_applied_is_as_if_not_begun

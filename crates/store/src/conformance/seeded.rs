@@ -60,7 +60,8 @@ const NOTICED: &[(Bug, &str, Run)] = noticed! {
     MissingIsMade by a_step_of_a_missing_record_says_that_it_is_missing,
         a_write_to_a_missing_record_says_that_it_is_missing;
     OutcomeIsOverwritten by an_outcome_is_final;
-    LateSettleIsFenced by a_late_settle_of_an_uncertain_attempt_is_welcome;
+    LateSettleIsFenced by a_late_settle_of_an_uncertain_attempt_is_welcome,
+        a_late_end_of_a_step_is_welcome;
     ReleaseDeletes by a_release_keeps_the_attempt_number, a_bare_claim_can_be_released;
     RefusalReleases by a_release_forgets_the_steps,
         a_release_needs_every_attempt_proven_not_applied;

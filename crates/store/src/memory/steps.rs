@@ -51,9 +51,9 @@ impl Data {
             match (there, done, end) {
                 // Issued again: what was begun since stays in doubt.
                 (_, Some(done), StepEnd::Done(data)) if *done == data => {
-                    row.record.renew(by, lease, now)
+                    row.record.end_step_again(by, lease, now)
                 }
-                (None, _, StepEnd::NotApplied) => row.record.renew(by, lease, now),
+                (None, _, StepEnd::NotApplied) => row.record.end_step_again(by, lease, now),
                 (_, Some(_), _) => Err(WriteRefused::StepEnded),
                 (None, _, StepEnd::Done(_)) => Err(WriteRefused::NoSuchStep),
                 (Some(at), None, StepEnd::Done(data)) => {

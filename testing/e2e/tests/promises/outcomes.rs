@@ -149,6 +149,7 @@ fn hapax_outcome_not_applied_frees_the_key_whatever_the_status() {
         let first = stage.gateway.send(&payment);
         assert_eq!(first.status, status, "{first:?}");
         assert_eq!(first.field("idempotency-expires"), None, "{first:?}");
+        assert_eq!(first.field("hapax-outcome").as_deref(), Some("not-applied"), "{first:?}");
         stage.gateway.send(&payment.act("effect; status 201")).assert_stored(201);
     }
     stage.upstream.assert_arrivals(10);

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hapax_core::{
-    AdvanceReason, Ownership, Progress, Record, State, Step, StepData, StepEnd, WriteRefused,
+    AdvanceReason, OwnState, Ownership, Progress, Record, State, Step, StepData, StepEnd,
+    WriteRefused,
 };
 
 use crate::{
@@ -73,6 +74,29 @@ pub async fn a_paused_worker_is_fenced_from_steps<H: Harness>(mut harness: H) {
             }
         }
         assert_eq!(steps(&nodes[0], paused.claim).await, before);
+    }
+}
+
+/// The end of a step that comes after its attempt became uncertain is welcome: its owner knows,
+/// and the execution can go on. It begins nothing new (6).
+pub async fn a_late_end_of_a_step_is_welcome<H: Harness>(harness: H) {
+    let node = first_node(&harness).await;
+    for end in [done_with("first"), StepEnd::NotApplied] {
+        let record = executing_with(&node, &[]).await;
+        begun(&node, &record, once("first")).await;
+        harness.clock().advance(LEASE);
+        let seen = found(&node, record.id).await.record.seen();
+        node.doubt(record.id, seen).await.expect("a doubt is answered");
+        let by = record.ownership();
+        for _ in 0..2 {
+            let late = node.end_step(by, step_name("first"), end.clone(), LEASE).await.done();
+            assert_eq!((late.own_state, late.progress), (OwnState::Uncertain, Progress::Accounted));
+            assert_eq!(found(&node, record.id).await.record, late);
+        }
+        node.begin_step(by, once("second"), LEASE).await.refused();
+        node.advance(next_by_steps(&record, AdvanceReason::Resume)).await.theirs();
+        let seen = found(&node, record.id).await.record;
+        node.advance(next_by_steps(&seen, AdvanceReason::Resume)).await.ours();
     }
 }
 

@@ -83,6 +83,10 @@ impl Broken {
         now: StoreTime,
     ) -> Written {
         let Some(row) = data.row_mut(&by.id) else { return Written::Missing };
+        if self.has(Bug::LateSettleIsFenced) && row.record.own_state == OwnState::Uncertain {
+            let found = Box::new(row.found(now));
+            return Written::Refused { why: WriteRefused::Fenced, found };
+        }
         let there = row.steps.iter_mut().find(|there| there.name == *name);
         let is_again = there.as_ref().is_none_or(|there| there.done.is_some());
         let end = match (self.bug, end) {

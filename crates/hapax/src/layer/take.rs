@@ -1,0 +1,107 @@
+//! How a service takes the attempt that the layer holds for it.
+
+use std::sync::Arc;
+
+use hapax_core::{Problem, ProblemKind};
+use http::{Extensions, Response};
+use tracing::error;
+
+use crate::{Attempt, ByReturn, Execution, desk::Desk, http::refuse};
+
+/// There is no attempt for this request, and nothing is to be done: the layer answers with what an
+/// earlier attempt came to, or why there is none. What the service answers instead is not used.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct NotTaken(());
+
+impl NotTaken {
+    pub(crate) const fn new() -> Self {
+        Self(())
+    }
+
+    /// A response, for a service that has to give one.
+    pub fn response<B: From<bytes::Bytes>>(self) -> Response<B> {
+        // Seen only where no layer of hapax is in front of the service.
+        refuse(&Problem::new(
+            ProblemKind::HandlerFailed,
+            "The service is not set up to protect this operation. Nothing was executed.",
+        ))
+    }
+}
+
+impl Execution<ByReturn> {
+    /// Takes the attempt of a request in a service that has no extractors, by the request's
+    /// extensions. An axum handler takes it as an argument.
+    ///
+    /// ```
+    /// use bytes::Bytes;
+    /// use hapax::Execution;
+    /// use http::{Request, Response};
+    ///
+    /// async fn pay(request: Request<Bytes>) -> Response<Bytes> {
+    ///     let mut x = match Execution::take(request.extensions()).await {
+    ///         Ok(x) => x,
+    ///         Err(not_taken) => return not_taken.response(),
+    ///     };
+    ///     let charged = x.call("charge", async |id| Ok::<_, String>(format!("under {id}"))).await;
+    ///     match charged {
+    ///         Ok(charge) => Response::new(charge.into()),
+    ///         Err(_) => {
+    ///             let mut failed = Response::new(Bytes::new());
+    ///             *failed.status_mut() = http::StatusCode::BAD_GATEWAY;
+    ///             failed
+    ///         }
+    ///     }
+    /// }
+    /// # let _ = pay;
+    /// ```
+    ///
+    /// # Errors
+    /// [`NotTaken`] when there is nothing to be executed.
+    pub async fn take(extensions: &Extensions) -> Result<Self, NotTaken> {
+        match desk(extensions)?.take_steps().await {
+            Ok(running) => Ok(Self { running, door: ByReturn(()) }),
+            Err(_) => Err(NotTaken::new()),
+        }
+    }
+}
+
+#[cfg(feature = "sqlite")]
+impl crate::Tx {
+    /// Begins the transaction of a request in a service that has no extractors, by the request's
+    /// extensions. An axum handler takes it as an argument.
+    ///
+    /// # Errors
+    /// [`NotTaken`] when there is nothing to be executed.
+    pub async fn take(extensions: &Extensions) -> Result<Self, NotTaken> {
+        desk(extensions)?.take_transaction().await.map_err(|_| NotTaken::new())
+    }
+}
+
+impl Attempt {
+    /// The facts of the attempt, in a service that has no extractors: once it is taken, or from the
+    /// start in one that is protected as a whole.
+    ///
+    /// # Errors
+    /// [`NotTaken`] where none is taken.
+    pub fn of(extensions: &Extensions) -> Result<Self, NotTaken> {
+        if let Some(attempt) = extensions.get::<Self>() {
+            return Ok(attempt.clone());
+        }
+        let desk = desk(extensions)?;
+        desk.attempt().ok_or_else(|| {
+            desk.misuse("the facts of an attempt are there after Tx or Execution is taken");
+            NotTaken::new()
+        })
+    }
+}
+
+/// The desk that the layer has put beside the request.
+fn desk(extensions: &Extensions) -> Result<&Arc<Desk>, NotTaken> {
+    extensions.get::<Arc<Desk>>().ok_or_else(|| {
+        error!(
+            "a service takes an attempt, and no layer in front of it gives one: add \
+             h.operation(\"…\"), without bracketed()"
+        );
+        NotTaken::new()
+    })
+}
