@@ -187,7 +187,7 @@ fn broken(result: &Result<Report, Violations>) -> BTreeSet<(String, Rule)> {
 }
 
 fn held(report: &Report) -> Vec<String> {
-    let held = report.tried().iter().filter(|tried| tried.end == End::Held);
+    let held = report.tried().iter().filter(|tried| tried.end == End::OnHold);
     held.map(|tried| format!("{} {:?}", tried.point.name(), tried.fault)).collect()
 }
 

@@ -36,8 +36,8 @@ impl Undisturbed {
         }
     }
 
-    /// Whether the outcome is held after this fault: unknown, and not to be done again.
-    fn holds(&self, point: &Point, fault: Fault) -> Held {
+    /// How the outcome stands after this fault.
+    fn expected(&self, point: &Point, fault: Fault) -> Expected {
         let kind = point.kind();
         let resends = |kind: Kind| self.resends.iter().any(|point| point.kind() == kind);
         let is_doubted = match kind {
@@ -46,22 +46,25 @@ impl Undisturbed {
             _ => false,
         };
         match (fault, kind) {
-            _ if !is_doubted => Held::Never,
-            (Fault::Stall, _) => Held::Perhaps,
+            _ if !is_doubted => Expected::Known,
+            (Fault::Stall, _) => Expected::Either,
             (Fault::Begun | Fault::After | Fault::Lost | Fault::Panic | Fault::Hang, _)
             | (Fault::Stored, Kind::Claim)
-            | (Fault::Before, Kind::Service | Kind::Settle) => Held::Always,
-            _ => Held::Never,
+            | (Fault::Before, Kind::Service | Kind::Settle) => Expected::OnHold,
+            _ => Expected::Known,
         }
     }
 }
 
+/// How the outcome stands after a fault.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Held {
-    Always,
+enum Expected {
+    /// Unknown, and held.
+    OnHold,
     /// It depends on who is first.
-    Perhaps,
-    Never,
+    Either,
+    /// Known, or to be found out by doing it again.
+    Known,
 }
 
 /// All that is wrong in what was seen. Without `undisturbed`, that is what is judged.
@@ -189,16 +192,16 @@ impl Judge<'_> {
         if !seen.is_struck {
             return self.violated(Rule::Reached, format!("`{point}` was not passed this time"));
         }
-        match (seen.end, undisturbed.holds(point, *fault)) {
+        match (seen.end, undisturbed.expected(point, *fault)) {
             (End::Open, _) => {
                 let seen = format!("after {RETRIES} retries: {}", self.all_answers());
                 self.violated(Rule::Ends, seen);
             }
-            (End::Held, Held::Never) => {
+            (End::OnHold, Expected::Known) => {
                 let seen = self.all_answers();
                 self.violated(Rule::GoesOn, format!("the outcome is held: {seen}"));
             }
-            (End::Final, Held::Always) => {
+            (End::Final, Expected::OnHold) => {
                 let seen = self.all_answers();
                 self.violated(Rule::Holds, format!("it was executed again: {seen}"));
             }

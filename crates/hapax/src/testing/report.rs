@@ -33,7 +33,7 @@ pub enum End {
     /// A final answer.
     Final,
     /// Its outcome is unknown, and nothing is executed.
-    Held,
+    OnHold,
     /// Nothing final within the retries.
     Open,
 }
@@ -84,7 +84,7 @@ impl Tried {
     const fn word(&self) -> &'static str {
         match (self.is_right, self.end) {
             (false, _) => "WRONG",
-            (true, End::Held) => "held",
+            (true, End::OnHold) => "held",
             (true, End::Final | End::Open) => "once",
         }
     }

@@ -188,7 +188,7 @@ impl<'a> Trial<'a> {
             self.seen.answers.push(answer);
             let nobody_executes = executed == self.rehearsal.executed();
             if !self.is_answered() && nobody_executes && self.is_uncertain().await {
-                return self.seen.end = End::Held;
+                return self.seen.end = End::OnHold;
             }
         }
         if self.is_answered() {
