@@ -12,6 +12,7 @@ use tracing::warn;
 use crate::{
     Answer, Attempt, Executed, Hapax, Intent, Operation,
     answering::policy_unknown,
+    points::Kind,
     reply_slot::{Early, ReplySlot},
 };
 
@@ -131,7 +132,10 @@ impl Attempting {
         for _ in 0..TURNS {
             let claimed = match claimed.take() {
                 Some(claimed) => claimed,
-                None => self.insist(early, || store.claim(claim.clone())).await?,
+                None => {
+                    self.insist(early, || self.writes(Kind::Claim, store.claim(claim.clone())))
+                        .await?
+                }
             };
             if let Some(taken) = self.take_claimed(claimed, claim, intent, early).await? {
                 return Ok(taken);
@@ -160,7 +164,10 @@ impl Attempting {
                 Decision::Advance(reason) => {
                     let seen = found.record.seen();
                     let advance = Advance { seen, reason, claim: claim.clone() };
-                    match self.insist(early, || store.advance(advance.clone())).await? {
+                    match self
+                        .insist(early, || self.writes(Kind::Claim, store.advance(advance.clone())))
+                        .await?
+                    {
                         Claimed::Ours(record) => return Ok(Some(Taken::Ours(record))),
                         Claimed::Theirs(now) => found = now,
                         Claimed::Gone => return Ok(None),

@@ -128,6 +128,8 @@ impl Desk {
     /// Takes the attempt as a transaction of the application.
     #[cfg(feature = "sqlite")]
     pub(crate) async fn take_transaction(&self) -> Result<crate::Tx, NotTaken> {
+        use crate::points::{Kind, Moment};
+
         self.begin_taking()?;
         let Some(transactions) = self.engine.inner.transactions.get() else {
             self.misuse("a handler takes Tx, and the engine is not on the application's database");
@@ -144,6 +146,8 @@ impl Desk {
             Taken::Ours((taken, tx)) => {
                 self.grant(taken.limits());
                 *self.on_desk.lock() = OnDesk::Transaction(Box::new(taken));
+                // The handler has it from here on, so only its end is disturbed.
+                let _ = self.engine.pass(self.arrived.id, Kind::Begin, Moment::Acted).await;
                 Ok(tx)
             }
             Taken::Answered(decision, answer) => self.answered(decision, answer),

@@ -46,19 +46,22 @@ impl Hapax {
         let limited = pin!(async {
             let limits = granted.await;
             let ends = Instant::now().checked_add(limits.timeout);
-            // Most executions end long before, so the renewing task is rare.
-            let _renewing = match limits.lease {
-                Some((record, lease)) if lease / 3 < limits.timeout => {
-                    sleep(lease / 3).await;
-                    Some(Renewing::start(self, &record, lease))
+            let limit = async {
+                // Most executions end long before, so the renewing task is rare.
+                let _renewing = match limits.lease {
+                    Some((record, lease)) if lease / 3 < limits.timeout => {
+                        sleep(lease / 3).await;
+                        Some(Renewing::start(self, &record, lease))
+                    }
+                    _ => None,
+                };
+                match ends {
+                    Some(ends) => sleep_until(ends).await,
+                    // A limit that no clock can hold is none.
+                    None => std::future::pending().await,
                 }
-                _ => None,
             };
-            match ends {
-                Some(ends) => sleep_until(ends).await,
-                // A limit that no clock can hold is none.
-                None => std::future::pending().await,
-            }
+            self.limited(limit).await;
             limits.timeout
         });
         tokio::select! {

@@ -55,6 +55,9 @@ pub(crate) struct Inner {
     /// The application's own transactions, where the store is in its database.
     #[cfg(feature = "sqlite")]
     pub(crate) transactions: std::sync::OnceLock<hapax_sql::Transactions>,
+    /// What a harness may have put in the way.
+    #[cfg(feature = "testing")]
+    pub(crate) points: crate::points::Points,
     /// The memory for bodies of requests, over all layers.
     #[cfg(feature = "tower")]
     pub(crate) budget: crate::http::body::BufferBudget,
@@ -203,6 +206,8 @@ impl Hapax {
             defined: RwLock::default(),
             #[cfg(feature = "sqlite")]
             transactions: std::sync::OnceLock::new(),
+            #[cfg(feature = "testing")]
+            points: crate::points::Points::default(),
             #[cfg(feature = "tower")]
             budget: crate::http::body::BufferBudget::new(options.buffered_total),
         };
@@ -288,7 +293,7 @@ impl Hapax {
             return Answer::Problem(draining());
         }
         let (sender, answer) = oneshot::channel();
-        let attempt = attempt(ReplySlot::new(sender));
+        let attempt = self.lives(attempt(ReplySlot::new(sender)));
         let task = async move {
             attempt.await;
             drop(token);

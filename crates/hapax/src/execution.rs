@@ -5,7 +5,11 @@ use std::{fmt, sync::Arc};
 use hapax_core::{EffectId, StepEnd};
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::{Attempt, Called, Interrupted, Step, StepError, running::Running};
+use crate::{
+    Attempt, Called, Interrupted, Step, StepError,
+    points::{Kind, Moment},
+    running::Running,
+};
 
 /// One attempt at an effect that has several parts.
 ///
@@ -58,6 +62,7 @@ impl<D> Execution<D> {
         let step = step.into();
         let name = step.step_name()?;
         let running = &self.running;
+        running.pass(Kind::Call, &step, Moment::Before).await?;
         running.check()?;
         if let Some(done) = running.done(&name) {
             return Ok(step.decode(&done).map_err(|why| running.interrupt(why))?);
@@ -66,8 +71,10 @@ impl<D> Execution<D> {
         running.begin(&step, &name).await?;
         match call(running.attempt.effect_id_of(step.name)).await.into() {
             Called::Applied(value) => {
+                running.pass(Kind::Call, &step, Moment::Acted).await?;
                 let data = step.encode(&value).map_err(|why| running.interrupt(why))?;
                 running.end(&name, StepEnd::Done(data)).await?;
+                running.pass(Kind::Call, &step, Moment::Over).await?;
                 Ok(value)
             }
             Called::NotApplied(error) => {
@@ -96,9 +103,14 @@ impl<D> Execution<D> {
     {
         let step = step.into();
         step.step_name()?;
-        self.running.check()?;
-        self.running.admit().await?;
-        act(self.running.attempt.effect_id_of(step.name)).await.map_err(StepError::Failed)
+        let running = &self.running;
+        running.pass(Kind::Idempotent, &step, Moment::Before).await?;
+        running.check()?;
+        running.admit().await?;
+        let acted = act(running.attempt.effect_id_of(step.name)).await;
+        let value = acted.map_err(StepError::Failed)?;
+        running.pass(Kind::Idempotent, &step, Moment::Acted).await?;
+        Ok(value)
     }
 
     /// A step that changes nothing anywhere: nothing is stored of it, and it admits no effect.
@@ -109,9 +121,14 @@ impl<D> Execution<D> {
     where
         F: AsyncFnOnce() -> Result<T, E>,
     {
-        Step::new(step).step_name()?;
-        self.running.check()?;
-        read().await.map_err(StepError::Failed)
+        let step = Step::new(step);
+        step.step_name()?;
+        let running = &self.running;
+        running.pass(Kind::Pure, &step, Moment::Before).await?;
+        running.check()?;
+        let value = read().await.map_err(StepError::Failed)?;
+        running.pass(Kind::Pure, &step, Moment::Acted).await?;
+        Ok(value)
     }
 }
 

@@ -5,7 +5,8 @@
 //! [`Hapax::run`] claims the record, decides, executes at most once at a time, settles, and
 //! answers every copy. The work runs in a task of its own: a caller that hangs up changes nothing.
 //!
-//! The feature `http` adds `http`: what HTTP requests and answers are to the engine.
+//! The feature `http` adds `http`: what HTTP requests and answers are to the engine. The feature
+//! `testing` adds `testing`: a harness that repeats, fails and kills handlers at every step.
 #![forbid(unsafe_code)]
 
 mod answer;
@@ -33,6 +34,7 @@ mod layer;
 mod local;
 pub mod metric_definitions;
 mod operation;
+mod points;
 mod protected;
 mod reply_slot;
 mod running;
@@ -41,6 +43,8 @@ mod settle;
 mod sqlite;
 mod step;
 mod stepped;
+#[cfg(feature = "testing")]
+pub mod testing;
 #[cfg(feature = "sqlite")]
 mod transaction;
 mod wait;

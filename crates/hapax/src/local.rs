@@ -13,9 +13,18 @@ use tracing::{error, warn};
 
 use crate::{
     Answer, ByReturn, Ended, Executed, Execution, Held, Interrupted, Step, StepError,
-    claim::Attempting, job::outcome, metric_definitions::TRANSACTIONS_KEPT, reply_slot::ReplySlot,
-    running::Running, transaction::Committed, waiters::Leading,
+    claim::Attempting,
+    job::outcome,
+    metric_definitions::TRANSACTIONS_KEPT,
+    points::{Kind, Moment},
+    reply_slot::ReplySlot,
+    running::Running,
+    transaction::Committed,
+    waiters::Leading,
 };
+
+/// The last transaction, as a point that an attempt passes.
+const FINISH: Step<'static> = Step::new("finish");
 
 impl<D> Execution<D> {
     /// A step in the application's own database, in a transaction of its own: what `act` writes
@@ -52,6 +61,7 @@ impl<D> Execution<D> {
         let step = step.into();
         let name = step.step_name()?;
         let running = &self.running;
+        running.pass(Kind::Step, &step, Moment::Before).await?;
         running.check()?;
         if let Some(done) = running.done(&name) {
             return Ok(step.decode(&done).map_err(|why| running.interrupt(why))?);
@@ -65,8 +75,10 @@ impl<D> Execution<D> {
                 return Err(StepError::Failed(error));
             }
         };
+        running.pass(Kind::Step, &step, Moment::Acted).await?;
         let data = step.encode(&value).map_err(|why| running.interrupt(why))?;
         running.commit_step(open, &name, data).await?;
+        running.pass(Kind::Step, &step, Moment::Over).await?;
         Ok(value)
     }
 }
@@ -97,11 +109,14 @@ impl Execution<ByReturn> {
         F: AsyncFnOnce(&mut SqliteConnection) -> Result<R, E>,
     {
         let running = &self.running;
+        running.pass(Kind::Finish, &FINISH, Moment::Before).await?;
         running.permit_end()?;
         let mut open = running.begin_transaction().await?;
         match act(&mut open).await {
             Ok(value) => {
+                running.pass(Kind::Finish, &FINISH, Moment::Acted).await?;
                 running.park(open);
+                running.pass(Kind::Finish, &FINISH, Moment::Over).await?;
                 Ok(value)
             }
             Err(error) => {
@@ -249,7 +264,7 @@ impl Running {
             self.rolled_back(open).await?;
             return Err(why);
         }
-        match open.commit().await {
+        match self.commits(name, open.commit()).await {
             Ok(()) => {}
             Err(error @ StoreError::AnswerLost { .. }) => {
                 self.find_step(name, error).await?;

@@ -11,7 +11,11 @@ use parking_lot::Mutex;
 use tokio::time::sleep;
 use tracing::warn;
 
-use crate::{Attempt, Interrupted, Step, claim::Attempting};
+use crate::{
+    Attempt, Interrupted, Step,
+    claim::Attempting,
+    points::{Kind, Moment},
+};
 
 /// The pauses between writes that the store did not take.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
@@ -109,7 +113,7 @@ impl Running {
     }
 
     /// For how long a step may be done again while its outcome is unknown.
-    fn resend_for(&self, step: &Step<'_>) -> Option<Duration> {
+    pub(crate) fn resend_for(&self, step: &Step<'_>) -> Option<Duration> {
         let policy = self.attempting.operation.policy();
         let of_the_operation = match (policy.on_unknown, policy.collapse_for) {
             (OnUnknown::Resend, Some(memory)) => Some(memory.saturating_sub(policy.late_arrival)),
@@ -128,7 +132,8 @@ impl Running {
         }
         let by = record.ownership();
         let store = &self.attempting.engine.inner.store;
-        self.write(|| store.admit(by, self.lease(), None)).await
+        self.write(|| self.attempting.writes(Kind::Admit, store.admit(by, self.lease(), None)))
+            .await
     }
 
     /// Begins a step: from here on it may have happened.
@@ -136,7 +141,8 @@ impl Running {
         let begin = BeginStep { name: name.clone(), resend_for: self.resend_for(step) };
         let by = self.ownership();
         let store = &self.attempting.engine.inner.store;
-        self.write(|| store.begin_step(by, begin.clone(), self.lease())).await?;
+        let writing = || store.begin_step(by, begin.clone(), self.lease());
+        self.write(|| self.writes(Kind::Call, name, Moment::Begun, writing())).await?;
         let mut state = self.state.lock();
         if !state.steps.iter().any(|there| there.name == *name) {
             let (attempt, begun) = (state.record.attempt, state.record.created);
@@ -153,7 +159,8 @@ impl Running {
         let mut pause = PAUSE.0;
         loop {
             let writing = || store.end_step(by, name.clone(), end.clone(), self.lease());
-            match self.write(writing).await {
+            let written = || self.writes(Kind::Call, name, Moment::Ended, writing());
+            match self.write(written).await {
                 Err(Interrupted::Store(error))
                     if !matches!(error, StoreError::Regressed { .. }) =>
                 {

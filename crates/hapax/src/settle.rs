@@ -20,6 +20,7 @@ use crate::{
         DOWNSTREAM_REPLAYS, EXECUTING, EXECUTION_SECONDS, EXECUTIONS, FENCED, RECORDS_MISSING,
         SETTLE_RETRIES,
     },
+    points::{Kind, Moment},
     reply_slot::{Early, ReplySlot},
     waiters::{Freed, Leading},
 };
@@ -43,7 +44,14 @@ impl Attempting {
         let leading = self.engine.inner.waiters.lead(self.id, self.fingerprint);
         let (sent, facts) = (attempt.sent().clone(), attempt.clone());
         let limits = std::future::ready(self.limits(&record));
-        let driven = self.drive(limits, async move { execute(attempt).await }).await;
+        let execution = async {
+            // A service tells by its answer, so there is nothing to interrupt.
+            let _ = self.pass(Kind::Service, Moment::Before).await;
+            let executed = execute(attempt).await;
+            let _ = self.pass(Kind::Service, Moment::Acted).await;
+            executed
+        };
+        let driven = self.drive(limits, execution).await;
         let executed = match driven {
             Driven::Ended(executed) => executed,
             _ => Executed {
@@ -202,7 +210,8 @@ impl Attempting {
         let deadline = Instant::now() + inner.options.store_timeout;
         let mut pause = SETTLE_PAUSE.0;
         loop {
-            let mut writing = inner.store.settle(record.ownership(), settlement.clone());
+            let mut writing = self
+                .writes(Kind::Settle, inner.store.settle(record.ownership(), settlement.clone()));
             let written = loop {
                 tokio::select! {
                     written = &mut writing => break written,

@@ -12,6 +12,7 @@ use crate::{
     Attempt, Ended, Executed, Intent,
     claim::{Attempting, Taken},
     drive::Driven,
+    points::Kind,
     reply_slot::{Early, ReplySlot},
     running::Running,
     waiters::Leading,
@@ -155,7 +156,8 @@ impl Attempting {
     async fn admit_late(&self, record: &Record, early: &dyn Early) -> Option<Written> {
         let store = &self.engine.inner.store;
         let lease = self.operation.policy().lease;
-        match self.insist(early, || store.admit(record.ownership(), lease, None)).await {
+        let admitting = || self.writes(Kind::Admit, store.admit(record.ownership(), lease, None));
+        match self.insist(early, admitting).await {
             Ok(written) => Some(written),
             Err(error) => {
                 warn!(%error, record = %self.id, "an outcome could not be admitted");

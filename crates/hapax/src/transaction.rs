@@ -24,6 +24,7 @@ use crate::{
     claim::{self, Attempting, TURNS},
     drive::{Driven, Limits},
     metric_definitions::TRANSACTIONS_KEPT,
+    points::{Kind, Moment},
     reply_slot::{Early, ReplySlot},
     settle::freed_problem,
     waiters::{Freed, Leading},
@@ -162,6 +163,8 @@ impl Attempting {
         intent: &dyn Intent,
         early: &dyn Early,
     ) -> claim::Taken<(Taken, Tx)> {
+        // Nothing is done yet that could be interrupted.
+        let _ = self.pass(Kind::Begin, Moment::Before).await;
         let (record, open, leading) = match self.open(transactions, intent, early).await {
             Ok(claim::Taken::Ours(opened)) => opened,
             Ok(claim::Taken::Answered(decision, answer)) => {
@@ -292,11 +295,10 @@ impl Taken {
 
     /// Commits or rolls back by what the handler answered, and answers.
     pub(crate) async fn settle<T: Send>(self, driven: Driven<Executed<T>>, slot: ReplySlot<T>) {
+        let passed = self.attempting.pass(Kind::Handler, Moment::Acted).await;
         let executed = match driven {
-            Driven::Ended(executed) => executed,
-            Driven::Panicked | Driven::TimedOut | Driven::Abandoned => {
-                Executed { ended: Ended::Lost, live: None }
-            }
+            Driven::Ended(executed) if passed.is_ok() => executed,
+            _ => Executed { ended: Ended::Lost, live: None },
         };
         let Some(open) = self.lent.close() else {
             return self.kept(&slot);
@@ -430,7 +432,8 @@ impl Attempting {
         };
         match settled.await {
             Ok(Written::Done(settled)) => {
-                let committed = open.commit().await;
+                let kind = if undo_for.is_some() { Kind::Commit } else { Kind::Settle };
+                let committed = self.commits(kind, open.commit()).await;
                 self.committed(transactions, committed, settled).await
             }
             Ok(Written::Refused { why, .. }) => {

@@ -25,6 +25,7 @@ impl Attempting {
         };
         let waiting = gauge!(WAITING);
         waiting.increment(1);
+        self.engine.waits();
         // A wait that no clock can hold is one of a year.
         let deadline = Instant::now().checked_add(patience);
         let deadline = deadline.unwrap_or_else(|| Instant::now() + Duration::from_secs(31_536_000));
