@@ -30,7 +30,8 @@ const DRAIN: Duration = Duration::from_secs(10);
 /// # Errors
 /// What SQLite says.
 pub async fn database(path: &Path, tables: &'static str) -> Result<SqlitePool, Failed> {
-    tracing_subscriber::fmt().with_writer(std::io::stderr).init();
+    // Whoever was first keeps its own.
+    let _ = tracing_subscriber::fmt().with_writer(std::io::stderr).try_init();
     let options = SqliteConnectOptions::new().filename(path).create_if_missing(true);
     // hapax makes a connection of its own in the same way, with the same hooks.
     let pool = SqlitePoolOptions::new().after_connect(|connection, _| {

@@ -149,7 +149,7 @@ fn request() -> Request<&'static str> {
 /// Runs an application whose effects are outside, on the store in memory.
 async fn in_memory(app: impl Fn(&Hapax) -> Router<Bank>) -> Result<Report, Violations> {
     Harness::new(request(), async || {
-        let (h, bank) = (testing::engine(), Bank::default());
+        let (h, bank) = (Hapax::in_memory(), Bank::default());
         let app = app(&h).with_state(bank.clone());
         World::new(&h, app, async move || bank.effects())
     })
@@ -408,7 +408,7 @@ async fn a_handler_that_gives_its_transaction_away_is_caught() {
 async fn worlds_that_share_their_effects_are_caught() {
     let bank = Bank::default();
     let result = Harness::new(request(), async || {
-        let (h, bank) = (testing::engine(), bank.clone());
+        let (h, bank) = (Hapax::in_memory(), bank.clone());
         let app = Router::new().route("/act", h.operation("pay").post(pay));
         World::new(&h, app.with_state(bank.clone()), async move || bank.effects())
     });
@@ -418,7 +418,7 @@ async fn worlds_that_share_their_effects_are_caught() {
 #[tokio::test]
 async fn wrong_answers_and_intents_that_are_taken_for_the_same_are_caught() {
     let world = async || {
-        let (h, bank) = (testing::engine(), Bank::default());
+        let (h, bank) = (Hapax::in_memory(), Bank::default());
         let app = Router::new().route("/act", h.operation("pay").post(pay));
         World::new(&h, app.with_state(bank.clone()), async move || bank.effects())
     };

@@ -28,7 +28,7 @@ use metrics_exporter_prometheus::PrometheusBuilder;
 use serde::{Deserialize, Serialize};
 use sqlx::{SqlitePool, query, query_as};
 
-const TABLES: &str = "
+pub(crate) const TABLES: &str = "
     CREATE TABLE IF NOT EXISTS stock (
         sku  TEXT PRIMARY KEY,
         left INTEGER NOT NULL CHECK (left >= 0)
@@ -62,11 +62,14 @@ async fn main() -> Result<(), Failed> {
     let pool = database(&path, TABLES).await?;
     // The records live in the same database; all callers of this example are one tenant.
     let h = Hapax::sqlite(&pool).single_tenant().open().await?;
-    let app = Router::new()
-        .route("/orders", get(list).merge(h.operation("orders.create").post(create)))
-        .route("/metrics", get(async move || metrics.render()))
-        .with_state(pool);
+    let app = app(&h, pool).route("/metrics", get(async move || metrics.render()));
     serve(app, &h, listen).await
+}
+
+pub(crate) fn app(h: &Hapax, pool: SqlitePool) -> Router {
+    Router::new()
+        .route("/orders", get(list).merge(h.operation("orders.create").post(create)))
+        .with_state(pool)
 }
 
 #[derive(Deserialize)]

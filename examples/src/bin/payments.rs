@@ -24,7 +24,7 @@ use hapax_examples::{
 use serde::{Deserialize, Serialize};
 use sqlx::query;
 
-const TABLES: &str = "
+pub(crate) const TABLES: &str = "
     CREATE TABLE IF NOT EXISTS orders (
         id     INTEGER PRIMARY KEY,
         amount INTEGER NOT NULL,
@@ -56,14 +56,18 @@ async fn main() -> Result<(), Failed> {
     let args = Args::parse();
     let pool = database(&args.database, TABLES).await?;
     let h = Hapax::sqlite(&pool).single_tenant().open().await?;
+    let app = app(&h, args.provider, Duration::from_millis(args.lease));
+    serve(app, &h, args.listen).await
+}
+
+pub(crate) fn app(h: &Hapax, provider: SocketAddr, lease: Duration) -> Router {
     let payments = h.operation("payments.create").policy(|policy| {
-        policy.lease = Duration::from_millis(args.lease);
+        policy.lease = lease;
         policy.timeout = Duration::from_secs(10);
     });
-    let app = Router::new()
+    Router::new()
         .route("/payments", payments.post(pay))
-        .with_state(Provider::new(args.provider, Duration::from_secs(1)));
-    serve(app, &h, args.listen).await
+        .with_state(Provider::new(provider, Duration::from_secs(1)))
 }
 
 #[derive(Deserialize, Serialize)]

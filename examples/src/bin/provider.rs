@@ -37,7 +37,7 @@ struct Args {
     dir: PathBuf,
 }
 
-struct Provider {
+pub(crate) struct Provider {
     arrivals: File,
     charges: File,
     /// What was charged, by identity.
@@ -51,13 +51,16 @@ type Shared = Arc<Mutex<Provider>>;
 async fn main() -> Result<(), Failed> {
     let Args { listen, dir } = Args::parse();
     let provider = Provider::open(&dir)?;
-    let app = Router::new()
-        .route("/charges", post(charge))
-        .route("/next/{mood}", post(next))
-        .with_state(Arc::new(Mutex::new(provider)));
     let listener = TcpListener::bind(listen).await?;
     println!("listening on http://{}", listener.local_addr()?);
-    Ok(axum::serve(listener, app).await?)
+    Ok(axum::serve(listener, app(provider)).await?)
+}
+
+pub(crate) fn app(provider: Provider) -> Router {
+    Router::new()
+        .route("/charges", post(charge))
+        .route("/next/{mood}", post(next))
+        .with_state(Arc::new(Mutex::new(provider)))
 }
 
 async fn next(State(provider): State<Shared>, extract::Path(mood): extract::Path<String>) {
@@ -93,7 +96,7 @@ async fn charge(
 }
 
 impl Provider {
-    fn open(dir: &Path) -> io::Result<Self> {
+    pub(crate) fn open(dir: &Path) -> io::Result<Self> {
         let open = |name| OpenOptions::new().create(true).append(true).open(dir.join(name));
         let (arrivals, charges) = (open("arrivals.jsonl")?, open("charges.jsonl")?);
         let mut charged = HashMap::new();

@@ -10,7 +10,7 @@
 //! use axum::{Router, extract::State, http::Request};
 //! use hapax::{
 //!     EffectId, Execution, Hapax, StepError,
-//!     testing::{self, Harness, World},
+//!     testing::{Harness, World},
 //! };
 //!
 //! /// A carrier that sends one parcel for each identity that it is given.
@@ -35,7 +35,7 @@
 //!     .header("idempotency-key", "8e03978e-40d5-43dd-bc93-6894a57f9324")
 //!     .body("")?;
 //! let report = Harness::new(request, async || {
-//!     let (h, carrier) = (testing::engine(), Carrier::default());
+//!     let (h, carrier) = (Hapax::in_memory(), Carrier::default());
 //!     let parcels = carrier.clone();
 //!     World::new(&h, app(&h, carrier), async move || {
 //!         vec![("parcel", parcels.lock().map_or(0, |sent| sent.len()))]
@@ -84,33 +84,9 @@ mod rehearsal;
 mod report;
 mod trial;
 
-use std::sync::Arc;
-
-use hapax_core::EffectSecret;
-use hapax_store::{MemoryStore, SystemClock};
-
 pub use crate::points::Kind;
 pub use fault::{Fault, Point};
 pub use harness::{Harness, World};
 pub use report::{End, Report, Rule, Tried, Violation, Violations};
 
 pub(crate) use rehearsal::{Passed, Rehearsal};
-
-use crate::{Hapax, Options, Secrets};
-
-/// An engine on a store in memory, for one tenant: a new one for each world.
-///
-/// ```
-/// let h = hapax::testing::engine();
-/// let layer = h.operation("payments.create");
-/// # let _ = layer;
-/// ```
-///
-/// An application on SQLite uses its own: [`Hapax::sqlite`](crate::Hapax::sqlite) on the pool of a
-/// new file.
-pub fn engine() -> Hapax {
-    let store = MemoryStore::new(Arc::new(SystemClock));
-    let secrets = Secrets::single(EffectSecret::from_bytes([1; 32]));
-    let options = Options { single_tenant: true, ..Options::default() };
-    Hapax::new(Arc::new(store), secrets, options)
-}
