@@ -1,12 +1,60 @@
-//! Idempotent operations: claim, execute, settle, answer.
+//! Operations that take effect once, however often they are asked for.
 //!
-//! [`Hapax`] is the engine. A door (the gateway; later the tower layer and the consumers) turns
-//! what arrives into an [`Intent`] and hands it over with a closure that produces the effect;
-//! [`Hapax::run`] claims the record, decides, executes at most once at a time, settles, and
-//! answers every copy. The work runs in a task of its own: a caller that hangs up changes nothing.
+//! A handler of an axum service takes a [`Tx`]: the claim of the client's `Idempotency-Key`, the
+//! handler's own rows and the stored answer commit in one transaction. A retry gets the same answer,
+//! byte for byte; another request under the key is refused; a crash at any statement leaves
+//! nothing behind.
 //!
-//! The feature `http` adds `http`: what HTTP requests and answers are to the engine. The feature
-//! `testing` adds `testing`: a harness that repeats, fails and kills handlers at every step.
+//! ```no_run
+//! use axum::{Json, Router, http::StatusCode};
+//! use hapax::{
+//!     Hapax, Tx,
+//!     sqlx::{SqlitePool, query},
+//! };
+//!
+//! async fn create(mut tx: Tx, Json(item): Json<String>) -> Result<Json<i64>, StatusCode> {
+//!     let insert = query("INSERT INTO orders (item) VALUES (?)").bind(item);
+//!     let inserted = insert.execute(&mut *tx).await;
+//!     let inserted = inserted.map_err(|_| StatusCode::SERVICE_UNAVAILABLE)?;
+//!     Ok(Json(inserted.last_insert_rowid()))
+//! }
+//!
+//! # async fn start() -> Result<(), Box<dyn std::error::Error>> {
+//! let pool = SqlitePool::connect("sqlite:orders.db").await?;
+//! let h = Hapax::sqlite(&pool).single_tenant().open().await?;
+//! let app: Router = Router::new().route("/orders", h.operation("orders.create").post(create));
+//! # drop(app);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A handler whose effect has several parts, some of them elsewhere, takes an [`Execution`]: what
+//! each part came to is stored, and an attempt that was interrupted goes on after the last one,
+//! with the same identities. Services that know nothing of hapax are protected as a whole by
+//! [`OperationLayer::bracketed`], receivers of events by [`Hapax::webhook`], jobs, consumers and
+//! batches by [`Hapax::once`], [`Hapax::claim`] and [`Hapax::each`].
+//!
+//! The repository's `docs/library.md` says what each answer of a handler means, how recovery works
+//! and what SQLite's one writer asks of a handler; `GUARANTEES.md` what exactly holds.
+//!
+//! # Features
+//!
+//! None is on by default.
+//!
+//! | feature | brings |
+//! |---|---|
+//! | `axum` | [`Tx`] and [`Execution`] as arguments of axum handlers, routes that the compiler checks; `tower` |
+//! | `sqlite` | records in the application's own SQLite database, through sqlx: [`Hapax::sqlite`]; `tower` |
+//! | `tower` | the layer for any tower service that speaks HTTP: [`Hapax::operation`]; `http` |
+//! | `http` | [`http`]: what HTTP requests and answers are to the engine, for doors of one's own |
+//! | `testing` | [`testing`]: a harness that repeats, fails and kills a handler at every step |
+//!
+//! # The engine
+//!
+//! [`Hapax`] is the engine. A door turns what arrives into an [`Intent`] and hands it over with a
+//! closure that produces the effect; [`Hapax::run`] claims the record, decides, executes at most
+//! once at a time, settles, and answers every copy. The work runs in a task of its own: a caller
+//! that hangs up changes nothing.
 #![forbid(unsafe_code)]
 
 mod answer;

@@ -98,6 +98,8 @@ impl Attempting {
         leading: Leading,
         slot: ReplySlot<T>,
     ) {
+        // A handler that goes on after it was told to stop has no outcome.
+        let was_interrupted = running.check().is_err();
         let record = running.close();
         let executed = match driven {
             Driven::Ended(executed) => executed,
@@ -111,7 +113,10 @@ impl Attempting {
         let has_finished = parked.is_some();
         #[cfg(not(feature = "sqlite"))]
         let has_finished = false;
-        let classified = self.classify_stepped(&record, has_finished, &executed.ended);
+        let classified = match self.classify_stepped(&record, has_finished, &executed.ended) {
+            Classified::Outcome(_) if was_interrupted => interrupted(&record),
+            classified => classified,
+        };
         self.count_executed(&running.attempt, classified, &executed.ended);
         #[cfg(feature = "sqlite")]
         if let Some(open) = parked {
@@ -166,4 +171,12 @@ impl Attempting {
             }
         }
     }
+}
+
+/// What an attempt came to whose handler was told that nothing may follow.
+fn interrupted(record: &Record) -> Classified {
+    if record.own_state == OwnState::Claimed && record.clean {
+        return Classified::NotApplied;
+    }
+    Classified::Uncertain { show: false }
 }

@@ -15,7 +15,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::post,
 };
-use hapax::{Attempt, Called, Execution, Interrupted, OperationLayer, Step, StepError};
+use hapax::{Attempt, Called, EffectId, Execution, Interrupted, OperationLayer, Step, StepError};
 use hapax_core::{InFlight, OnUnknown, State};
 use kit::{Got, World, request};
 use serde::{Deserialize, Serialize};
@@ -282,4 +282,25 @@ async fn a_refusal_before_the_first_step_frees_the_key_and_one_after_it_does_not
     assert_eq!((second.status, second.header("hapax-outcome")), (422, Some("unknown")));
     assert_eq!(ask("{\"a\":3}").await.problem(), "key-reused");
     assert_eq!(ask("{\"a\":2}").await.status, 422);
+}
+
+#[tokio::test]
+async fn a_handler_that_goes_on_after_it_was_told_to_stop_has_no_outcome() {
+    let world = World::new();
+    let provider = world.provider.clone();
+    let careless = move |mut x: Execution| {
+        let provider = provider.clone();
+        async move {
+            let charge = async |id: EffectId| provider.act("charge", &id.to_string()).await;
+            let _: Result<u64, _> = x.call("charge", charge).await;
+            // The same name for something else: refused, and not looked at.
+            let again = x.call("charge", async |_| Ok::<_, ()>("another type".to_owned())).await;
+            assert!(again.is_err());
+            StatusCode::CREATED
+        }
+    };
+    let app = Router::new().route("/payments", world.hapax.operation("pay").post(careless));
+    let told = Got::from(&app, pay()).await;
+    assert_eq!(told.header("hapax-outcome"), Some("unknown"), "{told:?}");
+    assert_eq!(world.state().await, State::Uncertain);
 }
