@@ -5,6 +5,20 @@ use std::{convert::Infallible, time::Duration};
 use hapax_core::{Problem, StoreTime, StoredResponse};
 
 /// What a caller gets for an attempt. `T` is the live answer of the closure that executed.
+///
+/// ```
+/// use hapax::Answer;
+///
+/// fn words(answer: &Answer<&str>) -> String {
+///     match answer {
+///         Answer::First { live, .. } => format!("done now: {live}"),
+///         Answer::Replayed { .. } => "done before".to_owned(),
+///         Answer::Observed { .. } | Answer::Shared { .. } => "nothing final".to_owned(),
+///         Answer::Problem(problem) => problem.detail.to_string(),
+///     }
+/// }
+/// # let _ = words;
+/// ```
 #[derive(Debug)]
 pub enum Answer<T> {
     /// This attempt executed; here is the live answer.

@@ -16,6 +16,19 @@ use crate::metric_definitions::BUSINESS_DUPLICATES;
 /// The facts of one attempt at an effect: what it may carry downstream and write into logs.
 ///
 /// Cheap to clone; read-only.
+///
+/// ```
+/// use hapax::Attempt;
+///
+/// /// What a call of another service carries.
+/// fn fields(attempt: &Attempt) -> [(&'static str, String); 2] {
+///     [
+///         ("idempotency-key", format!("\"{}\"", attempt.effect_id_of("charge"))),
+///         ("hapax-attempt", attempt.number().to_wire().to_string()),
+///     ]
+/// }
+/// # let _ = fields;
+/// ```
 #[derive(Clone)]
 pub struct Attempt {
     operation: OperationName,
@@ -76,6 +89,26 @@ impl Attempt {
     /// Keys know nothing of such rules. The application keeps them itself (with a unique
     /// constraint) and answers by them, usually with 409; this tells them apart in
     /// `hapax_business_duplicates_total`.
+    ///
+    /// ```
+    /// use axum::http::StatusCode;
+    /// use hapax::{Tx, sqlx};
+    ///
+    /// async fn create(mut tx: Tx, reference: String) -> StatusCode {
+    ///     let insert = sqlx::query("INSERT INTO orders (reference) VALUES (?)").bind(reference);
+    ///     match insert.execute(&mut *tx).await {
+    ///         Ok(_) => StatusCode::CREATED,
+    ///         Err(sqlx::Error::Database(error)) if error.is_unique_violation() => {
+    ///             tx.attempt().count_business_duplicate();
+    ///             StatusCode::CONFLICT
+    ///         }
+    ///         Err(_) => StatusCode::SERVICE_UNAVAILABLE,
+    ///     }
+    /// }
+    /// # fn app(h: &hapax::Hapax) -> axum::Router {
+    /// #     axum::Router::new().route("/orders", h.operation("orders.create").post(create))
+    /// # }
+    /// ```
     pub fn count_business_duplicate(&self) {
         let operation = self.operation.as_str().to_owned();
         counter!(BUSINESS_DUPLICATES, "operation" => operation).increment(1);

@@ -21,6 +21,13 @@ use crate::{Secrets, SecretsError};
 pub const VERSION: u32 = 1;
 
 /// The file beside a database that holds the secret that was made for it.
+///
+/// ```
+/// use std::path::Path;
+///
+/// let file = hapax::effect_secret::beside(Path::new("orders.db"));
+/// assert_eq!(file, Path::new("orders.db.effect-key"));
+/// ```
 pub fn beside(database: &Path) -> PathBuf {
     let mut path = database.as_os_str().to_owned();
     path.push(".effect-key");

@@ -4,6 +4,19 @@ use bytes::Bytes;
 use hapax_core::{Said, StoredResponse};
 
 /// What an execution came back with.
+///
+/// ```
+/// use hapax::{Ended, Executed, Reply};
+///
+/// /// A service answered 204; nothing of it is to be replayed but that.
+/// fn answered() -> Executed<()> {
+///     let response = Some(Default::default());
+///     let reply =
+///         Reply { status: 204, said: None, replayed: false, response, retry_after: None };
+///     Executed { ended: Ended::Answered(reply), live: Some(()) }
+/// }
+/// # assert!(answered().live.is_some());
+/// ```
 #[derive(Debug)]
 pub struct Executed<T> {
     /// How it ended.

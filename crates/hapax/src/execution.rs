@@ -23,6 +23,43 @@ use crate::{
 /// the key.
 ///
 /// The type parameter says who settles it: what the handler returns, or its holder.
+///
+/// ```
+/// use axum::Json;
+/// use hapax::{Execution, Interrupted, StepError, sqlx};
+///
+/// # enum AppError { Database, Carrier, Interrupted(Interrupted) }
+/// # impl From<sqlx::Error> for AppError { fn from(_: sqlx::Error) -> Self { Self::Database } }
+/// # impl From<std::io::Error> for AppError { fn from(_: std::io::Error) -> Self { Self::Carrier } }
+/// # impl From<Interrupted> for AppError { fn from(e: Interrupted) -> Self { Self::Interrupted(e) } }
+/// # impl<E> From<StepError<E>> for AppError where AppError: From<E> {
+/// #     fn from(error: StepError<E>) -> Self { error.into_error() }
+/// # }
+/// # impl axum::response::IntoResponse for AppError {
+/// #     fn into_response(self) -> axum::response::Response {
+/// #         axum::http::StatusCode::BAD_GATEWAY.into_response()
+/// #     }
+/// # }
+/// # async fn send(_: &str, _: &str) -> std::io::Result<String> { Ok(String::new()) }
+/// async fn ship(mut x: Execution, Json(address): Json<String>) -> Result<Json<String>, AppError> {
+///     let order: i64 = x
+///         .step("ordered", async |tx| {
+///             let insert = sqlx::query("INSERT INTO orders (address) VALUES (?)").bind(&address);
+///             Ok::<_, sqlx::Error>(insert.execute(tx).await?.last_insert_rowid())
+///         })
+///         .await?;
+///     let label = x.call("label", async |id| send(&id.to_string(), &address).await).await?;
+///     x.finish(async |tx| {
+///         let update = sqlx::query("UPDATE orders SET label = ? WHERE id = ?").bind(&label);
+///         update.bind(order).execute(tx).await?;
+///         Ok(Json(label))
+///     })
+///     .await
+/// }
+/// # fn app(h: &hapax::Hapax) -> axum::Router {
+/// #     axum::Router::new().route("/shipments", h.operation("shipments.create").post(ship))
+/// # }
+/// ```
 pub struct Execution<D = ByReturn> {
     pub(crate) running: Arc<Running>,
     pub(crate) door: D,
@@ -45,6 +82,23 @@ impl<D> Execution<D> {
     /// side. Its error leaves the step in doubt unless it is [`Called::NotApplied`]: the execution
     /// then stops, and the next retry does the step again with the same effect id where the
     /// operation or the [step](Step::resend_for) permits that.
+    ///
+    /// ```
+    /// use hapax::{Execution, Hapax, Scope, StepError};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// # let h = Hapax::in_memory();
+    /// let charge = |mut x: Execution| async move {
+    ///     let charged = x.call("charge", async |id| Ok::<_, String>(format!("under {id}"))).await?;
+    ///     // Done: the closure is not called again, in this attempt or a later one.
+    ///     let again: String = x.call("charge", async |_| Err("not called".to_owned())).await?;
+    ///     assert_eq!(charged, again);
+    ///     Ok::<String, StepError<String>>(charged)
+    /// };
+    /// h.once("charges.create", &Scope::single_tenant(), "order 7", "42 EUR", charge).await.unwrap();
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`StepError::Failed`] with the error of `call`; [`StepError::Interrupted`] when the
@@ -91,6 +145,17 @@ impl<D> Execution<D> {
     /// A step that may be done any number of times with the same effect id, for ever: nothing is
     /// stored of it, and every attempt does it again.
     ///
+    /// ```
+    /// # use hapax::{Execution, StepError};
+    /// # async fn notify(mut x: Execution) -> Result<(), StepError<std::io::Error>> {
+    /// x.idempotent("search-index", async |_| {
+    ///     // Sets what is so anyway.
+    ///     Ok(())
+    /// })
+    /// .await
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As [`call`](Self::call); its error leaves nothing in doubt.
     pub async fn idempotent<'s, T, E, F>(
@@ -114,6 +179,19 @@ impl<D> Execution<D> {
     }
 
     /// A step that changes nothing anywhere: nothing is stored of it, and it admits no effect.
+    ///
+    /// ```
+    /// # use hapax::{Execution, StepError};
+    /// # async fn limit_of(_: &str) -> Result<u64, String> { Ok(100) }
+    /// # async fn pay(mut x: Execution, amount: u64) -> Result<(), StepError<String>> {
+    /// let limit = x.pure("limit", async || limit_of("acme").await).await?;
+    /// if amount > limit {
+    ///     // Nothing has happened, so this frees the key.
+    ///     return Err(StepError::Failed("too much".to_owned()));
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`call`](Self::call); its error leaves nothing in doubt.

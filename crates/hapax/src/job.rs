@@ -36,6 +36,20 @@ pub struct Done<T> {
 }
 
 /// Why an operation is not done, or not known to be.
+///
+/// ```
+/// use hapax::NotDone;
+///
+/// /// Whether a queue is to deliver its message again.
+/// fn redeliver<E>(why: &NotDone<E>) -> bool {
+///     match why {
+///         NotDone::Failed(_) | NotDone::Later(_) => true,
+///         // For a person, and a message that can never be done.
+///         NotDone::Unresolved(_) | NotDone::Refused(_) => false,
+///     }
+/// }
+/// # assert!(redeliver(&NotDone::Failed(())));
+/// ```
 #[derive(Debug, Error)]
 pub enum NotDone<E> {
     /// The closure's own error. Nothing final is stored: the next attempt goes on from the last

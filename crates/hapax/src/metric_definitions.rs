@@ -40,6 +40,11 @@ pub const PROBLEMS: &str = "hapax_problems_total";
 pub const BUFFERED_BYTES: &str = "hapax_buffered_bytes";
 
 /// Describes every metric to the installed recorder.
+///
+/// ```
+/// // After a recorder of the crate `metrics` is installed.
+/// hapax::metric_definitions::describe();
+/// ```
 pub fn describe() {
     describe_counter!(DECISIONS, "What attempts got, by operation and decision");
     describe_counter!(EXECUTIONS, "How executions ended, by operation and result");

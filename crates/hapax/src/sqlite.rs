@@ -13,6 +13,25 @@ use crate::{
 };
 
 /// How an engine is made on an application's SQLite database: [`Hapax::sqlite`].
+///
+/// ```
+/// use hapax::{
+///     Hapax, Options,
+///     sqlx::{SqlitePool, sqlite::SqliteConnectOptions},
+/// };
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let directory = tempfile::tempdir()?;
+/// let file = directory.path().join("orders.db");
+/// let options = SqliteConnectOptions::new().filename(file).create_if_missing(true);
+/// let pool = SqlitePool::connect_with(options).await?;
+/// let options = Options { store_timeout: std::time::Duration::from_secs(1), ..Options::default() };
+/// let h = Hapax::sqlite(&pool).options(options).single_tenant().open().await?;
+/// h.shutdown(std::time::Duration::from_secs(30)).await;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Sqlite<'p> {
     pool: &'p SqlitePool,

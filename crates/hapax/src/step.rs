@@ -223,6 +223,19 @@ impl<E: std::error::Error + 'static> std::error::Error for StepError<E> {
 
 /// Why an execution cannot go on here. Whatever the handler answers to it, the caller is told what
 /// the record says.
+///
+/// ```
+/// use hapax::Interrupted;
+///
+/// fn log(why: &Interrupted) {
+///     match why {
+///         // Of the code: somebody has to look.
+///         Interrupted::Data { .. } | Interrupted::Misused(_) => eprintln!("{why}"),
+///         _ => println!("{why}"),
+///     }
+/// }
+/// # log(&Interrupted::Fenced);
+/// ```
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum Interrupted {

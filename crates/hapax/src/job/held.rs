@@ -62,6 +62,26 @@ impl Outcome {
 
 /// Settled by its holder, with [`succeed`](Execution::succeed), [`fail`](Execution::fail) or
 /// [`give_back`](Execution::give_back).
+///
+/// ```
+/// use hapax::{Execution, Held, Interrupted};
+///
+/// async fn ship(mut x: Execution<Held>, address: &str) -> Result<(), Interrupted> {
+///     if address.is_empty() {
+///         return x.fail(&"no address").await;
+///     }
+///     let label = async |id| Ok::<_, std::io::Error>(format!("label {id} to {address}"));
+///     match x.call("label", label).await {
+///         Ok(label) => x.succeed(&label).await,
+///         // The next claim goes on, if it may.
+///         Err(_) => {
+///             x.give_back().await;
+///             Ok(())
+///         }
+///     }
+/// }
+/// # let _ = ship;
+/// ```
 #[derive(Debug)]
 pub struct Held(Option<Holding>);
 

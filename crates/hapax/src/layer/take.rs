@@ -10,6 +10,18 @@ use crate::{Attempt, ByReturn, Execution, desk::Desk, http::refuse};
 
 /// There is no attempt for this request, and nothing is to be done: the layer answers with what an
 /// earlier attempt came to, or why there is none. What the service answers instead is not used.
+///
+/// ```
+/// use bytes::Bytes;
+/// use hapax::{Execution, NotTaken};
+/// use http::{Request, Response};
+///
+/// async fn service(request: Request<Bytes>) -> Result<Response<Bytes>, NotTaken> {
+///     let x = Execution::take(request.extensions()).await?;
+///     Ok(Response::new(x.attempt().effect_id().to_string().into()))
+/// }
+/// # let _ = service;
+/// ```
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct NotTaken(());
 
