@@ -24,6 +24,7 @@ mod problem;
 mod record;
 mod response;
 mod scope;
+mod state;
 mod step;
 mod time;
 
@@ -47,11 +48,11 @@ pub use policy::{
 };
 pub use problem::{Problem, ProblemKind, retry_after_seconds};
 pub use record::{
-    Admission, Advance, AdvanceReason, Ending, EndingKind, Event, Found, IllegalTransition,
-    NewClaim, OutcomeClass, OwnState, Ownership, Record, Seen, Settlement, State, Until,
-    WriteRefused,
+    Admission, Advance, AdvanceReason, Ending, EndingKind, Found, NewClaim, OutcomeClass, OwnState,
+    Ownership, Record, Seen, Settlement, Until, WriteRefused,
 };
 pub use response::{HeadError, StoredResponse};
 pub use scope::{Scope, ScopeError};
+pub use state::{Event, IllegalTransition, State};
 pub use step::{BeginStep, Progress, Step, StepData, StepEnd, StepName, StepNameError};
 pub use time::StoreTime;
