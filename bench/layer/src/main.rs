@@ -10,7 +10,10 @@ mod service;
 use std::{error::Error, hint::black_box};
 
 use clap::{Parser, Subcommand};
-use tokio::runtime::Runtime;
+use tokio::{
+    runtime::{Builder, Runtime},
+    task::JoinError,
+};
 
 use self::{
     exchange::{Exchange, Expected, fresh_keys},
@@ -61,23 +64,35 @@ enum Kind {
 
 fn main() -> Result<(), Box<dyn Error>> {
     match Cli::parse().task {
-        Task::Pairs { calls, rounds, multi_thread: false } => {
-            let measured = one_thread()?.block_on(pairs::measure(calls, rounds));
+        Task::Pairs { calls, rounds, multi_thread } => {
+            let mut builder = if multi_thread { several_threads() } else { one_thread() };
+            let measured = as_a_task(&builder.build()?, pairs::measure(calls, rounds))?;
             println!("{measured}");
         }
-        Task::Pairs { calls, rounds, multi_thread: true } => {
-            let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-            // On a worker, as a server's connections are.
-            let measured = runtime.block_on(runtime.spawn(pairs::measure(calls, rounds)))?;
-            println!("{measured}");
-        }
-        Task::Calls { kind, calls } => one_thread()?.block_on(call(kind, calls)),
+        Task::Calls { kind, calls } => as_a_task(&one_thread().build()?, call(kind, calls))?,
     }
     Ok(())
 }
 
-fn one_thread() -> std::io::Result<Runtime> {
-    tokio::runtime::Builder::new_current_thread().enable_all().build()
+/// As the connections of a server run: what is waited for in the outermost future asks the
+/// operating system for events each time.
+fn as_a_task<T: Send + 'static>(
+    runtime: &Runtime,
+    task: impl Future<Output = T> + Send + 'static,
+) -> Result<T, JoinError> {
+    runtime.block_on(runtime.spawn(task))
+}
+
+fn one_thread() -> Builder {
+    let mut builder = Builder::new_current_thread();
+    builder.enable_all();
+    builder
+}
+
+fn several_threads() -> Builder {
+    let mut builder = Builder::new_multi_thread();
+    builder.enable_all();
+    builder
 }
 
 async fn call(kind: Kind, calls: usize) {

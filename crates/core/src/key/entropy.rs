@@ -137,7 +137,9 @@ fn longest_repeat(key: &[u8], at: usize) -> usize {
         let earlier = key.get(from..).unwrap_or_default();
         earlier.iter().zip(rest).take_while(|(a, b)| a == b).count()
     };
-    (0..at).map(shared).max().unwrap_or_default()
+    // Few earlier characters are the same, and all places are tried at each place.
+    let starts = key.iter().take(at).enumerate().filter(|(_, byte)| rest.first() == Some(byte));
+    starts.map(|(from, _)| shared(from)).max().unwrap_or_default()
 }
 
 /// How many different symbols there are, beside the usual separators.
