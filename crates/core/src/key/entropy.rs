@@ -42,6 +42,7 @@ const RICH: u32 = 3;
 pub(super) fn estimate(key: &[u8]) -> u32 {
     let rich = symbols(key) >= RICH;
     let dated = is_dated(key);
+    let repeated = longest_repeats(key);
     let mut total = 0;
     let mut foreseen = 0;
     let mut repeat = 0;
@@ -54,7 +55,7 @@ pub(super) fn estimate(key: &[u8]) -> u32 {
         if segment.left == 0 {
             segment = Segment::at_start_of(rest, dated);
         }
-        let repeats = if repeat == 0 { longest_repeat(key, at) } else { 0 };
+        let repeats = if repeat == 0 { repeated.get(at).map_or(0, |&n| n.into()) } else { 0 };
         if repeat == 0
             && let Some((length, cost)) = whole(key, at, &segment, behind_whole)
             && length > repeats
@@ -102,13 +103,16 @@ fn whole(key: &[u8], at: usize, segment: &Segment, behind_whole: bool) -> Option
 
 /// Whether the key has a date or a time that is not there by chance.
 fn is_dated(key: &[u8]) -> bool {
-    let mut segment = Segment::default();
-    (0..key.len()).any(|at| {
-        if segment.left == 0 {
-            segment = Segment::at_start_of(key.get(at..).unwrap_or_default(), false);
+    let mut start = 0;
+    key.split_inclusive(|byte| !byte.is_ascii_alphanumeric()).any(|segment| {
+        let places = start..start + segment.len();
+        start = places.end;
+        // No date has fewer digits in a row than a year, and few segments have so many.
+        if !segment.windows(4).any(|four| four.iter().all(u8::is_ascii_digit)) {
+            return false;
         }
-        segment.left = segment.left.saturating_sub(1);
-        stamp::at(key, at, segment.composed).is_some_and(|stamp| stamp.sure)
+        let composed = Segment::at_start_of(segment, false).composed;
+        places.into_iter().any(|at| stamp::at(key, at, composed).is_some_and(|stamp| stamp.sure))
     })
 }
 
@@ -129,17 +133,21 @@ fn continues_run(before: &[u8], byte: u8) -> bool {
     step.abs() <= 1 && step == i16::from(b) - i16::from(a)
 }
 
-/// The length of the longest text that starts at `at` and has started before; it may overlap
-/// itself.
-fn longest_repeat(key: &[u8], at: usize) -> usize {
-    let rest = key.get(at..).unwrap_or_default();
-    let shared = |from: usize| {
-        let earlier = key.get(from..).unwrap_or_default();
-        earlier.iter().zip(rest).take_while(|(a, b)| a == b).count()
-    };
-    // Few earlier characters are the same, and all places are tried at each place.
-    let starts = key.iter().take(at).enumerate().filter(|(_, byte)| rest.first() == Some(byte));
-    starts.map(|(from, _)| shared(from)).max().unwrap_or_default()
+/// For each place, the length of the longest text that starts there and has started before; it may
+/// overlap itself.
+fn longest_repeats(key: &[u8]) -> Vec<u8> {
+    let backwards: Vec<u8> = key.iter().rev().copied().collect();
+    // By distance: how far the texts from the place behind on are the same.
+    let mut shared = vec![0_u8; key.len()];
+    let mut longest = vec![0; key.len()];
+    for (at, (longest, byte)) in longest.iter_mut().zip(key).enumerate().rev() {
+        let before = backwards.get(key.len() - at..).unwrap_or_default();
+        for (shared, earlier) in shared.iter_mut().zip(before) {
+            *shared = if earlier == byte { shared.saturating_add(1) } else { 0 };
+            *longest = (*longest).max(*shared);
+        }
+    }
+    longest
 }
 
 /// How many different symbols there are, beside the usual separators.
