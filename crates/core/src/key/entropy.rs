@@ -38,11 +38,10 @@ const LONGEST_LABEL: usize = 10;
 /// from all visible characters, rather than composed of parts.
 const RICH: u32 = 3;
 
-/// The estimate, in bits.
-pub(super) fn estimate(key: &[u8]) -> u32 {
+/// The estimate, in bits; what is beyond `enough` is not looked for.
+pub(super) fn estimate(key: &[u8], enough: u32) -> u32 {
     let rich = symbols(key) >= RICH;
     let dated = is_dated(key);
-    let repeated = longest_repeats(key);
     let mut total = 0;
     let mut foreseen = 0;
     let mut repeat = 0;
@@ -50,12 +49,14 @@ pub(super) fn estimate(key: &[u8]) -> u32 {
     let mut at = 0;
     // Whether a date ends here: then a counter may follow without a separator.
     let mut behind_whole = false;
-    while let Some(&byte) = key.get(at) {
+    while let Some(&byte) = key.get(at)
+        && total / 100 < enough
+    {
         let (before, rest) = key.split_at_checked(at).unwrap_or_default();
         if segment.left == 0 {
             segment = Segment::at_start_of(rest, dated);
         }
-        let repeats = if repeat == 0 { repeated.get(at).map_or(0, |&n| n.into()) } else { 0 };
+        let repeats = if repeat == 0 { longest_repeat(key, at) } else { 0 };
         if repeat == 0
             && let Some((length, cost)) = whole(key, at, &segment, behind_whole)
             && length > repeats
@@ -105,14 +106,14 @@ fn whole(key: &[u8], at: usize, segment: &Segment, behind_whole: bool) -> Option
 fn is_dated(key: &[u8]) -> bool {
     let mut start = 0;
     key.split_inclusive(|byte| !byte.is_ascii_alphanumeric()).any(|segment| {
-        let places = start..start + segment.len();
+        let mut places = start..start + segment.len();
         start = places.end;
-        // No date has fewer digits in a row than a year, and few segments have so many.
+        // No date has fewer digits in a row than a year, and few random segments have so many.
         if !segment.windows(4).any(|four| four.iter().all(u8::is_ascii_digit)) {
             return false;
         }
         let composed = Segment::at_start_of(segment, false).composed;
-        places.into_iter().any(|at| stamp::at(key, at, composed).is_some_and(|stamp| stamp.sure))
+        places.any(|at| stamp::at(key, at, composed).is_some_and(|stamp| stamp.sure))
     })
 }
 
@@ -133,21 +134,17 @@ fn continues_run(before: &[u8], byte: u8) -> bool {
     step.abs() <= 1 && step == i16::from(b) - i16::from(a)
 }
 
-/// For each place, the length of the longest text that starts there and has started before; it may
-/// overlap itself.
-fn longest_repeats(key: &[u8]) -> Vec<u8> {
-    let backwards: Vec<u8> = key.iter().rev().copied().collect();
-    // By distance: how far the texts from the place behind on are the same.
-    let mut shared = vec![0_u8; key.len()];
-    let mut longest = vec![0; key.len()];
-    for (at, (longest, byte)) in longest.iter_mut().zip(key).enumerate().rev() {
-        let before = backwards.get(key.len() - at..).unwrap_or_default();
-        for (shared, earlier) in shared.iter_mut().zip(before) {
-            *shared = if earlier == byte { shared.saturating_add(1) } else { 0 };
-            *longest = (*longest).max(*shared);
-        }
-    }
-    longest
+/// The length of the longest text that starts at `at` and has started before; it may overlap
+/// itself.
+fn longest_repeat(key: &[u8], at: usize) -> usize {
+    let rest = key.get(at..).unwrap_or_default();
+    let shared = |from: usize| {
+        let earlier = key.get(from..).unwrap_or_default();
+        earlier.iter().zip(rest).take_while(|(a, b)| a == b).count()
+    };
+    // Most texts before begin with another character.
+    let starts = key.iter().take(at).enumerate().filter(|(_, byte)| rest.first() == Some(byte));
+    starts.map(|(from, _)| shared(from)).max().unwrap_or_default()
 }
 
 /// How many different symbols there are, beside the usual separators.
