@@ -73,7 +73,11 @@ impl Exchange {
     }
 
     /// The call that is measured.
-    pub(crate) async fn call(&self, service: &mut Router, request: Request<Body>) -> Response<Body> {
+    pub(crate) async fn call(
+        &self,
+        service: &mut Router,
+        request: Request<Body>,
+    ) -> Response<Body> {
         match service.call(request).await {
             Ok(answer) => answer,
             Err(never) => match never {},
