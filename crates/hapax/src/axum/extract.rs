@@ -15,21 +15,30 @@ use crate::{Attempt, ByReturn, Execution, Interrupted, StepError, desk::Desk, ht
 /// The handler got no attempt, and is not called. The layer answers: what an earlier attempt came
 /// to, or why there is none.
 #[derive(Debug)]
-pub struct NotTaken(());
+pub struct NotTaken(Why);
+
+#[derive(Debug)]
+enum Why {
+    /// The layer in front answers; nobody sees what is said here.
+    Answered,
+    /// No layer of hapax is in front of the handler.
+    NoLayer,
+}
 
 impl NotTaken {
-    pub(super) const fn new() -> Self {
-        Self(())
-    }
+    const ANSWERED: Self = Self(Why::Answered);
 }
 
 impl IntoResponse for NotTaken {
     /// Seen only where no layer of hapax is in front of the handler.
     fn into_response(self) -> Response {
-        refuse(&Problem::new(
-            ProblemKind::HandlerFailed,
-            "The service is not set up to protect this operation. Nothing was executed.",
-        ))
+        match self.0 {
+            Why::Answered => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+            Why::NoLayer => refuse(&Problem::new(
+                ProblemKind::HandlerFailed,
+                "The service is not set up to protect this operation. Nothing was executed.",
+            )),
+        }
     }
 }
 
@@ -41,7 +50,7 @@ pub(super) fn desk(parts: &Parts) -> Result<&Arc<Desk>, NotTaken> {
             "a handler takes an attempt, and its route has no layer that gives one: add \
              .layer(h.operation(\"…\")), without bracketed()"
         );
-        NotTaken::new()
+        NotTaken(Why::NoLayer)
     })
 }
 
@@ -52,7 +61,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Execution<ByReturn> {
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, NotTaken> {
         match desk(parts)?.take_steps().await {
             Ok(running) => Ok(Self { running, door: ByReturn(()) }),
-            Err(_) => Err(NotTaken::new()),
+            Err(_) => Err(NotTaken::ANSWERED),
         }
     }
 }
@@ -63,7 +72,7 @@ impl<S: Send + Sync> FromRequestParts<S> for crate::Tx {
 
     /// Begins the transaction of this handler, with the claim in it.
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, NotTaken> {
-        desk(parts)?.take_transaction().await.map_err(|_| NotTaken::new())
+        desk(parts)?.take_transaction().await.map_err(|_| NotTaken::ANSWERED)
     }
 }
 
@@ -78,7 +87,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Attempt {
         let desk = desk(parts)?;
         desk.attempt().ok_or_else(|| {
             desk.misuse("Attempt is extracted after Tx or Execution, not before");
-            NotTaken::new()
+            NotTaken::ANSWERED
         })
     }
 }
