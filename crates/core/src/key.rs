@@ -115,8 +115,9 @@ impl KeyPolicy {
             return Err(error);
         }
         if self.min_bits > 0 {
-            let bits = entropy::estimate(key);
-            if u64::from(bits) * 4 < u64::from(self.min_bits) * 3 {
+            let least = self.min_bits - self.min_bits / 4;
+            let bits = entropy::estimate(key, least);
+            if bits < least {
                 return Err(KeyError::Predictable { bits, min_bits: self.min_bits });
             }
         }

@@ -1,6 +1,6 @@
 //! What an operation promises and permits, and whether that is consistent.
 
-use std::{fmt, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -8,10 +8,10 @@ use thiserror::Error;
 use crate::{FingerprintRules, KeyPolicy, PolicyDigest, StoreTime};
 
 /// The stable name of a kind of effect, such as `payments.create`: part of the identity of every
-/// record, so renaming an operation makes its keys new.
+/// record, so renaming an operation makes its keys new. Cheap to clone.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct OperationName(String);
+pub struct OperationName(Arc<str>);
 
 impl OperationName {
     /// 1 to 128 characters of `a-z A-Z 0-9 . _ -`.
@@ -23,7 +23,7 @@ impl OperationName {
         if name.is_empty() || name.len() > 128 || !name.chars().all(fits) {
             return Err(PolicyError::Name);
         }
-        Ok(Self(name.to_owned()))
+        Ok(Self(name.into()))
     }
 
     /// The name.

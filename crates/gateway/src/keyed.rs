@@ -15,7 +15,7 @@ use hapax::{
         key, key_missing, read_reply, refuse, respond,
     },
 };
-use hapax_core::{Fingerprint, Key, Problem, ProblemKind, RecordId, Scope};
+use hapax_core::{EffectId, Fingerprint, Key, Problem, ProblemKind, RecordId, Scope};
 use http::{HeaderMap, HeaderValue, Request, Response, Version, header::EXPECT, request::Parts};
 use metrics::counter;
 use tracing::{Instrument, info, info_span};
@@ -130,8 +130,10 @@ async fn run(
     let operation = Arc::clone(&route.operation);
     let execute = move |attempt: Attempt| async move {
         // The engine has dropped the intent by now, so the head is not copied.
-        let request = outgoing(&route, Arc::unwrap_or_clone(head), &attempt, &buffered);
-        forward(&upstream, &route, request, &attempt).await
+        let head = Arc::unwrap_or_clone(head);
+        let effect_id = attempt.effect_id();
+        let request = outgoing(&route, head, &attempt, effect_id, &buffered);
+        forward(&upstream, &route, request, &attempt, effect_id).await
     };
     respond(shared.hapax.run(&operation, id, fingerprint, intent, execute).await)
 }
@@ -141,6 +143,7 @@ fn outgoing(
     route: &Route,
     head: Parts,
     attempt: &Attempt,
+    effect_id: EffectId,
     buffered: &Buffered,
 ) -> Request<OutBody> {
     let mut request = Request::new(OutBody::full(buffered.bytes().clone()));
@@ -151,7 +154,7 @@ fn outgoing(
         strip_look_alikes(&mut headers, field);
     }
     // A quoted UUID and a number are always valid values.
-    if let Ok(effect_id) = HeaderValue::try_from(format!("\"{}\"", attempt.effect_id())) {
+    if let Ok(effect_id) = HeaderValue::try_from(format!("\"{effect_id}\"")) {
         headers.insert(IDEMPOTENCY_KEY, effect_id);
     }
     headers.insert(HAPAX_ATTEMPT, HeaderValue::from(attempt.number().to_wire()));
@@ -168,18 +171,18 @@ async fn forward(
     route: &Route,
     request: Request<OutBody>,
     attempt: &Attempt,
+    effect_id: EffectId,
 ) -> Executed<Response<AnswerBody>> {
-    let effect_id = || attempt.effect_id();
     let answer = match upstream.send_telling(request, Reuse::Keyed, attempt.sent()).await {
         Ok(answer) => answer,
         Err(SendError::NeverSent { reason }) => {
             counter!(UPSTREAM_FAILURES, "sent" => "no").increment(1);
-            info!(effect_id = %effect_id(), %reason, "the request never left; nothing was applied");
+            info!(%effect_id, %reason, "the request never left; nothing was applied");
             return Executed { ended: Ended::NeverSent, live: None };
         }
         Err(SendError::Unknown { reason }) => {
             counter!(UPSTREAM_FAILURES, "sent" => "maybe").increment(1);
-            info!(effect_id = %effect_id(), %reason, "the request went out and no answer came back");
+            info!(%effect_id, %reason, "the request went out and no answer came back");
             return Executed { ended: Ended::Lost, live: None };
         }
     };
@@ -190,7 +193,7 @@ async fn forward(
         }
         Err(BrokenOff { status, received, error }) => {
             counter!(UPSTREAM_FAILURES, "sent" => "maybe").increment(1);
-            info!(effect_id = %effect_id(), status, received, %error, "the answer broke off; it proves nothing");
+            info!(%effect_id, status, received, %error, "the answer broke off; it proves nothing");
             Executed { ended: Ended::Lost, live: None }
         }
     }

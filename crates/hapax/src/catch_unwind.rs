@@ -2,15 +2,17 @@
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
-    pin::{Pin, pin},
+    pin::Pin,
     task::{Context, Poll},
 };
 
 /// Runs a future to its end or its panic; `None` says that it panicked.
-pub(crate) async fn catch<F: Future>(future: F) -> Option<F::Output> {
-    let mut future = pin!(future);
+///
+/// The future is on the heap: futures around it would hold it, and move it, once for each level.
+pub(crate) fn catch<F: Future>(future: F) -> impl Future<Output = Option<F::Output>> + Unpin {
+    let mut future = Box::pin(future);
     // The future is never polled again after a panic, so its broken state is not observed.
-    std::future::poll_fn(|cx: &mut Context<'_>| poll_caught(future.as_mut(), cx)).await
+    std::future::poll_fn(move |cx: &mut Context<'_>| poll_caught(future.as_mut(), cx))
 }
 
 fn poll_caught<F: Future>(future: Pin<&mut F>, cx: &mut Context<'_>) -> Poll<Option<F::Output>> {

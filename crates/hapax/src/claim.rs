@@ -94,7 +94,7 @@ impl Attempting {
     async fn attempt_at(&self, record: Record, early: &dyn Early) -> Taken<(Record, Attempt)> {
         if !early.is_open() {
             // The caller was told that nothing was executed; keep that true.
-            self.undo(&record).await;
+            Box::pin(self.undo(&record)).await;
             let late = StoreError::Unavailable { reason: "timeout".to_owned() };
             return self.store_failed(&late);
         }
@@ -104,7 +104,7 @@ impl Attempting {
                 Taken::Ours((record, attempt))
             }
             Err((decision, problem)) => {
-                self.undo(&record).await;
+                Box::pin(self.undo(&record)).await;
                 Taken::Answered(decision, Answer::Problem(problem))
             }
         }
@@ -180,7 +180,10 @@ impl Attempting {
                         None => return Ok(None),
                     }
                 }
-                Decision::InFlight => return Ok(Some(self.wait(intent, early).await)),
+                // Rare, like undoing: their futures are not part of every attempt's.
+                Decision::InFlight => {
+                    return Ok(Some(Box::pin(self.wait(intent, early)).await));
+                }
                 decided => {
                     let (word, answer) = self.answer(decided, *found, &rules);
                     return Ok(Some(Taken::Answered(word, answer)));
@@ -227,6 +230,7 @@ impl Attempting {
             let mut writing = write();
             let written = loop {
                 tokio::select! {
+                    biased;
                     written = &mut writing => break written,
                     () = sleep_until(deadline), if early.is_open() => {
                         let late = StoreError::Unavailable { reason: "timeout".to_owned() };

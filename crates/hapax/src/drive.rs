@@ -2,7 +2,7 @@
 
 use std::{pin::pin, time::Duration};
 
-use hapax_core::Record;
+use hapax_core::Ownership;
 use hapax_store::Written;
 use tokio::{
     task::JoinHandle,
@@ -19,7 +19,7 @@ pub(crate) struct Limits {
     pub(crate) timeout: Duration,
     /// The record whose lease is to be renewed while it runs, and for how long each time; nothing
     /// to renew where the claim is not committed before the outcome is.
-    pub(crate) lease: Option<(Record, Duration)>,
+    pub(crate) lease: Option<(Ownership, Duration)>,
 }
 
 /// How driving ended.
@@ -37,21 +37,28 @@ pub(crate) enum Driven<T> {
 
 impl Hapax {
     /// Runs an execution. The limits count from when `granted` is ready; before, it only prepares.
-    pub(crate) async fn drive<T>(
+    pub(crate) fn drive<T>(
         &self,
         granted: impl Future<Output = Limits>,
         execution: impl Future<Output = T>,
+    ) -> impl Future<Output = Driven<T>> {
+        self.drive_caught(granted, catch(execution))
+    }
+
+    async fn drive_caught<T>(
+        &self,
+        granted: impl Future<Output = Limits>,
+        execution: impl Future<Output = Option<T>>,
     ) -> Driven<T> {
-        let execution = pin!(catch(execution));
         let limited = pin!(async {
             let limits = granted.await;
             let ends = Instant::now().checked_add(limits.timeout);
             let limit = async {
                 // Most executions end long before, so the renewing task is rare.
                 let _renewing = match limits.lease {
-                    Some((record, lease)) if lease / 3 < limits.timeout => {
+                    Some((ownership, lease)) if lease / 3 < limits.timeout => {
                         sleep(lease / 3).await;
-                        Some(Renewing::start(self, &record, lease))
+                        Some(Renewing::start(self, ownership, lease))
                     }
                     _ => None,
                 };
@@ -86,8 +93,8 @@ impl Hapax {
 pub(crate) struct Renewing(JoinHandle<()>);
 
 impl Renewing {
-    pub(crate) fn start(engine: &Hapax, record: &Record, lease: Duration) -> Self {
-        let (store, ownership) = (engine.inner.store.clone(), record.ownership());
+    pub(crate) fn start(engine: &Hapax, ownership: Ownership, lease: Duration) -> Self {
+        let store = engine.inner.store.clone();
         let renewing = async move {
             loop {
                 match store.renew(ownership, lease).await {

@@ -287,18 +287,15 @@ impl Hapax {
         T: Send + 'static,
         F: Future<Output = ()> + Send + 'static,
     {
-        // The token is taken before the check, so that a shutdown that begins in between waits.
-        let token = self.inner.tracker.token();
+        let (sender, answer) = oneshot::channel();
+        // Some kilobytes, which spawning would move several times over.
+        let attempt = Box::pin(self.lives(attempt(ReplySlot::new(sender))));
+        // It is tracked before the check, so that a shutdown that begins in between waits.
+        let attempt = self.inner.tracker.track_future(attempt);
         if self.is_draining() {
             return Answer::Problem(draining());
         }
-        let (sender, answer) = oneshot::channel();
-        let attempt = self.lives(attempt(ReplySlot::new(sender)));
-        let task = async move {
-            attempt.await;
-            drop(token);
-        };
-        tokio::spawn(task.in_current_span());
+        tokio::spawn(attempt.in_current_span());
         // The task answers on every path; if it ever did not, nothing is known.
         answer.await.unwrap_or_else(|_| Answer::Problem(unknown_after_fault()))
     }

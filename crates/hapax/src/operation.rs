@@ -1,11 +1,13 @@
 //! An operation as the engine runs it.
 
+use std::sync::Arc;
+
 use hapax_core::{
     BodyInvalid, Fingerprint, Fingerprinter, OperationName, OperationPolicy, PinnedPolicy,
     PolicyDigest,
 };
 
-use metrics::counter;
+use metrics::{SharedString, counter};
 use tracing::debug;
 
 use crate::{Intent, metric_definitions::DECISIONS};
@@ -20,6 +22,7 @@ pub struct Operation {
     pinned: PinnedPolicy,
     digest: PolicyDigest,
     fingerprinter: Fingerprinter,
+    label: SharedString,
 }
 
 impl Operation {
@@ -28,6 +31,7 @@ impl Operation {
         Self {
             digest: pinned.digest(),
             fingerprinter: policy.fingerprint.prepare(),
+            label: Arc::<str>::from(policy.name.as_str()).into(),
             pinned,
             policy,
         }
@@ -63,8 +67,12 @@ impl Operation {
     /// Counts what an attempt got.
     pub(crate) fn count(&self, decision: &'static str) {
         debug!(decision, "decided");
-        let operation = self.name().as_str().to_owned();
-        counter!(DECISIONS, "operation" => operation, "decision" => decision).increment(1);
+        counter!(DECISIONS, "operation" => self.label(), "decision" => decision).increment(1);
+    }
+
+    /// Its name as metrics are labelled with it.
+    pub(crate) fn label(&self) -> SharedString {
+        self.label.clone()
     }
 
     pub(crate) const fn fingerprinter(&self) -> &Fingerprinter {

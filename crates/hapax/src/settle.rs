@@ -65,26 +65,28 @@ impl Attempting {
     }
 
     /// Drives an execution, measured.
-    pub(crate) async fn drive<T>(
+    pub(crate) fn drive<T>(
         &self,
         granted: impl Future<Output = Limits>,
         execution: impl Future<Output = T>,
-    ) -> Driven<T> {
-        let executing = gauge!(EXECUTING);
-        executing.increment(1);
-        let begun = Instant::now();
-        let driven = self.engine.drive(granted, execution).await;
-        executing.decrement(1);
-        let operation = self.operation.name().as_str().to_owned();
-        histogram!(EXECUTION_SECONDS, "operation" => operation)
-            .record(begun.elapsed().as_secs_f64());
-        driven
+    ) -> impl Future<Output = Driven<T>> {
+        let driving = self.engine.drive(granted, execution);
+        async move {
+            let executing = gauge!(EXECUTING);
+            executing.increment(1);
+            let begun = Instant::now();
+            let driven = driving.await;
+            executing.decrement(1);
+            histogram!(EXECUTION_SECONDS, "operation" => self.operation.label())
+                .record(begun.elapsed().as_secs_f64());
+            driven
+        }
     }
 
     /// What an execution may take whose claim is committed: the lease is renewed while it lives.
     pub(crate) fn limits(&self, record: &Record) -> Limits {
         let policy = self.operation.policy();
-        Limits { timeout: policy.timeout, lease: Some((record.clone(), policy.lease)) }
+        Limits { timeout: policy.timeout, lease: Some((record.ownership(), policy.lease)) }
     }
 
     pub(crate) fn count_executed(&self, attempt: &Attempt, classified: Classified, ended: &Ended) {
@@ -93,9 +95,8 @@ impl Attempting {
             let ended = ended_word(ended);
             warn!(%effect_id, attempt = %number, %ended, "the outcome of this attempt is unknown");
         }
-        let operation = self.operation.name().as_str().to_owned();
-        counter!(EXECUTIONS, "operation" => operation, "result" => classified_word(classified))
-            .increment(1);
+        let (operation, result) = (self.operation.label(), classified_word(classified));
+        counter!(EXECUTIONS, "operation" => operation, "result" => result).increment(1);
     }
 
     fn classify(&self, record: &Record, ended: &Ended) -> Classified {
@@ -163,7 +164,8 @@ impl Attempting {
             }
             Written::Refused { why, found } => {
                 drop(leading);
-                self.answer_fenced(why, *found, &slot).await;
+                // Rare, so that its future is not part of every attempt's.
+                Box::pin(self.answer_fenced(why, *found, &slot)).await;
             }
             Written::Missing => {
                 // Not a fence: the store has lost history, and a retry would find nothing there.
@@ -214,6 +216,7 @@ impl Attempting {
                 .writes(Kind::Settle, inner.store.settle(record.ownership(), settlement.clone()));
             let written = loop {
                 tokio::select! {
+                    biased;
                     written = &mut writing => break written,
                     () = sleep_until(deadline), if early.is_open() => {
                         early.refuse(self.unknown_problem(false));
@@ -255,7 +258,7 @@ impl Attempting {
             }
             Classified::NotApplied => (FirstOutcome::Freed, freed_problem(ended)),
             Classified::Uncertain { .. } => {
-                let problem = self.unknown_problem(self.goes_on().await);
+                let problem = self.unknown_problem(Box::pin(self.goes_on()).await);
                 let retry_after = problem.retry_after.unwrap_or_default();
                 (FirstOutcome::Unknown { retry_after }, problem)
             }

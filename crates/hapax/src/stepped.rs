@@ -82,7 +82,7 @@ impl Attempting {
             match self.engine.bounded(read).await {
                 Ok(steps) => steps,
                 Err(error) => {
-                    self.undo(&record).await;
+                    Box::pin(self.undo(&record)).await;
                     return self.store_failed(&error);
                 }
             }

@@ -1,7 +1,8 @@
-//! `cargo xtask bench`: what the gateway costs, measured side by side in one run.
+//! `cargo xtask bench`: what the gateway costs, or the layer, measured side by side in one run.
 
 mod gateway;
 mod keys;
+mod layer;
 mod load;
 mod report;
 mod upstream;
@@ -23,7 +24,7 @@ use self::{
 };
 use crate::run::{Context, Outcome, cargo, release, run};
 
-/// Measure the release gateway on loopback and write bench/results.json.
+/// Measure the release gateway on loopback and write bench/results.json; or the layer.
 ///
 /// Load generator, gateway and upstream share this machine. Compared are, in every round: the
 /// upstream alone, requests without a key through the gateway, first executions with a key, and
@@ -40,6 +41,10 @@ pub(crate) struct Bench {
     /// Rounds; the median counts.
     #[arg(long, default_value = "3")]
     rounds: NonZeroU32,
+    /// Measure the library's layer instead, in one process and on the store in memory, and write
+    /// bench/layer.json: calls with the layer beside calls without, and instructions by valgrind.
+    #[arg(long, conflicts_with = "connections")]
+    layer: bool,
     /// Measure only: this is the optimized build already.
     #[arg(long, hide = true)]
     measure: bool,
@@ -47,7 +52,13 @@ pub(crate) struct Bench {
 
 impl Bench {
     pub(crate) fn run(self) -> Outcome {
-        if self.measure { self.measure() } else { self.build_and_measure() }
+        if self.layer {
+            layer::measure(self.requests, self.rounds)
+        } else if self.measure {
+            self.measure()
+        } else {
+            self.build_and_measure()
+        }
     }
 
     /// The load generator must be optimized too, or it is what is measured.

@@ -160,11 +160,8 @@ impl<'t> Reader<'t> {
 
     fn string(&mut self) -> Result<String, JsonError> {
         self.at += 1;
-        let mut text = String::new();
+        let mut text = self.plain().to_owned();
         loop {
-            let start = self.at;
-            self.skip_while(|byte| byte >= 0x20 && byte != b'"' && byte != b'\\');
-            text.push_str(self.since(start));
             match self.peek() {
                 Some(b'"') => {
                     self.at += 1;
@@ -174,7 +171,15 @@ impl<'t> Reader<'t> {
                 Some(_) => return Err(self.fault(JsonFault::ControlCharacter)),
                 None => return Err(self.fault(JsonFault::EndOfText)),
             }
+            text.push_str(self.plain());
         }
+    }
+
+    /// What of a string stands for itself.
+    fn plain(&mut self) -> &'t str {
+        let start = self.at;
+        self.skip_while(|byte| byte >= 0x20 && byte != b'"' && byte != b'\\');
+        self.since(start)
     }
 
     fn escape(&mut self) -> Result<char, JsonError> {

@@ -38,8 +38,8 @@ const LONGEST_LABEL: usize = 10;
 /// from all visible characters, rather than composed of parts.
 const RICH: u32 = 3;
 
-/// The estimate, in bits.
-pub(super) fn estimate(key: &[u8]) -> u32 {
+/// The estimate, in bits; what is beyond `enough` is not looked for.
+pub(super) fn estimate(key: &[u8], enough: u32) -> u32 {
     let rich = symbols(key) >= RICH;
     let dated = is_dated(key);
     let mut total = 0;
@@ -49,7 +49,9 @@ pub(super) fn estimate(key: &[u8]) -> u32 {
     let mut at = 0;
     // Whether a date ends here: then a counter may follow without a separator.
     let mut behind_whole = false;
-    while let Some(&byte) = key.get(at) {
+    while let Some(&byte) = key.get(at)
+        && total / 100 < enough
+    {
         let (before, rest) = key.split_at_checked(at).unwrap_or_default();
         if segment.left == 0 {
             segment = Segment::at_start_of(rest, dated);
@@ -102,13 +104,16 @@ fn whole(key: &[u8], at: usize, segment: &Segment, behind_whole: bool) -> Option
 
 /// Whether the key has a date or a time that is not there by chance.
 fn is_dated(key: &[u8]) -> bool {
-    let mut segment = Segment::default();
-    (0..key.len()).any(|at| {
-        if segment.left == 0 {
-            segment = Segment::at_start_of(key.get(at..).unwrap_or_default(), false);
+    let mut start = 0;
+    key.split_inclusive(|byte| !byte.is_ascii_alphanumeric()).any(|segment| {
+        let mut places = start..start + segment.len();
+        start = places.end;
+        // No date has fewer digits in a row than a year, and few random segments have so many.
+        if !segment.windows(4).any(|four| four.iter().all(u8::is_ascii_digit)) {
+            return false;
         }
-        segment.left = segment.left.saturating_sub(1);
-        stamp::at(key, at, segment.composed).is_some_and(|stamp| stamp.sure)
+        let composed = Segment::at_start_of(segment, false).composed;
+        places.any(|at| stamp::at(key, at, composed).is_some_and(|stamp| stamp.sure))
     })
 }
 
@@ -137,7 +142,9 @@ fn longest_repeat(key: &[u8], at: usize) -> usize {
         let earlier = key.get(from..).unwrap_or_default();
         earlier.iter().zip(rest).take_while(|(a, b)| a == b).count()
     };
-    (0..at).map(shared).max().unwrap_or_default()
+    // Most texts before begin with another character.
+    let starts = key.iter().take(at).enumerate().filter(|(_, byte)| rest.first() == Some(byte));
+    starts.map(|(from, _)| shared(from)).max().unwrap_or_default()
 }
 
 /// How many different symbols there are, beside the usual separators.

@@ -53,8 +53,8 @@ impl Intent for RequestIntent {
     fn fingerprint(&self, fingerprinter: &Fingerprinter) -> Result<Fingerprint, BodyInvalid> {
         let headers = &self.head.headers;
         let target = self.target.as_ref().unwrap_or(&self.head.uri);
-        let lines: Vec<(&str, &[u8])> =
-            headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
+        let mut lines: Vec<(&str, &[u8])> = Vec::with_capacity(headers.len());
+        lines.extend(headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())));
         fingerprinter.fingerprint(&IntentParts {
             operation: self.operation.as_str(),
             method: self.head.method.as_str(),

@@ -158,7 +158,7 @@ fn hold(running: Arc<Running>, token: TaskTrackerToken) -> Execution<Held> {
     let engine = &attempting.engine;
     let leading = engine.inner.waiters.lead(attempting.id, attempting.fingerprint);
     let lease = attempting.operation.policy().lease;
-    let renewing = Renewing::start(engine, &running.record(), lease);
+    let renewing = Renewing::start(engine, running.ownership(), lease);
     let holding = Holding { running: Arc::clone(&running), leading, _renewing: renewing, token };
     Execution { running, door: Held(Some(holding)) }
 }

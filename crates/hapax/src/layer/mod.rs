@@ -1,6 +1,10 @@
 //! The layer for tower services that speak HTTP.
 
-use std::{fmt, pin::Pin, sync::Arc};
+use std::{
+    fmt,
+    pin::Pin,
+    sync::{Arc, OnceLock},
+};
 
 use hapax_core::{OperationPolicy, Scope};
 use http::{Uri, request::Parts};
@@ -50,6 +54,9 @@ pub struct OperationLayer {
     scope: Option<Arc<ScopeOf>>,
     authorize: Option<Arc<Authorize>>,
     limits: ReadLimits,
+    /// Made when it is first applied: axum applies it again for every connection. Whatever is
+    /// changed takes a new one.
+    door: Arc<OnceLock<Arc<Door>>>,
 }
 
 /// How the effect of a service is told.
@@ -119,6 +126,7 @@ impl Hapax {
             scope: None,
             authorize: None,
             limits: ReadLimits::default(),
+            door: Arc::default(),
         }
     }
 }
@@ -148,7 +156,7 @@ impl OperationLayer {
     #[must_use]
     pub fn policy(mut self, change: impl FnOnce(&mut OperationPolicy)) -> Self {
         change(&mut self.policy);
-        self
+        Self { door: Arc::default(), ..self }
     }
 
     /// The service behind is one call, whatever it does: the claim is durable before it is called
@@ -167,7 +175,7 @@ impl OperationLayer {
     /// ```
     #[must_use]
     pub fn bracketed(self) -> Self {
-        Self { way: Way::Bracketed, ..self }
+        Self { way: Way::Bracketed, door: Arc::default(), ..self }
     }
 
     /// Where the scope comes from: the authenticated tenant or account. Without this it is the
@@ -192,7 +200,7 @@ impl OperationLayer {
     /// ```
     #[must_use]
     pub fn scope(self, of: impl Fn(&Parts) -> Option<Scope> + Send + Sync + 'static) -> Self {
-        Self { scope: Some(Arc::new(of)), ..self }
+        Self { scope: Some(Arc::new(of)), door: Arc::default(), ..self }
     }
 
     /// Asked before the outcome of an earlier attempt is shown. Authentication in front of this
@@ -225,7 +233,7 @@ impl OperationLayer {
         let authorize = move |head: Arc<Parts>| -> Pin<Box<dyn Future<Output = Access> + Send>> {
             Box::pin(may_see(head))
         };
-        Self { authorize: Some(Arc::new(authorize)), ..self }
+        Self { authorize: Some(Arc::new(authorize)), door: Arc::default(), ..self }
     }
 
     /// What the body of a request may take: bytes, and time until it is there. 1 MiB and 10 s
@@ -245,7 +253,11 @@ impl OperationLayer {
     /// ```
     #[must_use]
     pub fn body_limits(self, limits: ReadLimits) -> Self {
-        Self { limits, ..self }
+        Self { limits, door: Arc::default(), ..self }
+    }
+
+    fn events(self, verify: Arc<Verify>) -> Self {
+        Self { events: Some(verify), door: Arc::default(), ..self }
     }
 
     #[expect(clippy::panic, reason = "as axum does for a route that is none, at the start")]
@@ -279,7 +291,8 @@ impl<S> Layer<S> for OperationLayer {
     type Service = OperationService<S>;
 
     fn layer(&self, inner: S) -> OperationService<S> {
-        OperationService::new(Arc::new(self.door()), inner)
+        let door = self.door.get_or_init(|| Arc::new(self.door()));
+        OperationService::new(Arc::clone(door), inner)
     }
 }
 

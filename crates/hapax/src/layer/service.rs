@@ -102,9 +102,9 @@ where
     };
     let span =
         info_span!("attempt", operation = %door.policy().name, record = %prepared.arrived.id);
-    let head = Arc::clone(&prepared.head);
+    let head = door.authorize.is_some().then(|| Arc::clone(&prepared.head));
     let answer = run(&door, inner, prepared).instrument(span).await;
-    Ok(respond(authorize(&door, &head, answer).await))
+    Ok(respond(authorize(&door, head, answer).await))
 }
 
 /// What the engine and the service need of a request.
@@ -192,7 +192,7 @@ where
         Way::Taken => {
             let door = Arc::clone(door);
             let execute = move |desk: Arc<Desk>| {
-                let request = request(&head, &buffered, desk);
+                let request = request(head, &buffered, desk);
                 call(door, inner, request, buffered)
             };
             engine.run_taking(arrived, execute).await
@@ -204,7 +204,8 @@ where
             };
             let door = Arc::clone(door);
             let execute = move |attempt: Attempt| {
-                let request = request(&head, &buffered, attempt);
+                // The engine has dropped the intent by now, so the head is not copied.
+                let request = request(head, &buffered, attempt);
                 call(door, inner, request, buffered)
             };
             let Arrived { id, fingerprint, intent, .. } = arrived;
@@ -217,11 +218,11 @@ type Live<R> = Response<ResponseBody<R>>;
 
 /// The request as the service gets it.
 fn request<B: From<Bytes>, X: Clone + Send + Sync + 'static>(
-    head: &Arc<Parts>,
+    head: Arc<Parts>,
     buffered: &Buffered,
     taken_from: X,
 ) -> Request<B> {
-    let mut head = Parts::clone(head);
+    let mut head = Arc::unwrap_or_clone(head);
     head.extensions.insert(taken_from);
     Request::from_parts(head, B::from(buffered.bytes().clone()))
 }
@@ -264,13 +265,13 @@ where
 }
 
 /// Withholds what an earlier attempt came to from a caller that may not see it.
-async fn authorize<L>(door: &Door, head: &Arc<Parts>, answer: Answer<L>) -> Answer<L> {
+async fn authorize<L>(door: &Door, head: Option<Arc<Parts>>, answer: Answer<L>) -> Answer<L> {
     let shows_earlier =
         matches!(answer, Answer::Replayed { .. } | Answer::Observed { .. } | Answer::Shared { .. });
-    let Some(may_see) = door.authorize.as_ref().filter(|_| shows_earlier) else {
+    let (true, Some(may_see), Some(head)) = (shows_earlier, &door.authorize, head) else {
         return answer;
     };
-    match may_see(Arc::clone(head)).await {
+    match may_see(head).await {
         Access::Granted => answer,
         Access::Denied => Answer::Problem(Problem::new(
             ProblemKind::ReplayForbidden,

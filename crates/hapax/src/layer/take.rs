@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hapax_core::{Problem, ProblemKind};
-use http::{Extensions, Response};
+use http::{Extensions, Response, StatusCode};
 use tracing::error;
 
 use crate::{Attempt, ByReturn, Execution, desk::Desk, http::refuse};
@@ -23,20 +23,32 @@ use crate::{Attempt, ByReturn, Execution, desk::Desk, http::refuse};
 /// # let _ = service;
 /// ```
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct NotTaken(());
+pub struct NotTaken(Why);
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Why {
+    /// The layer in front answers; nobody sees what is said here.
+    Answered,
+    /// No layer of hapax is in front of the service.
+    NoLayer,
+}
 
 impl NotTaken {
-    pub(crate) const fn new() -> Self {
-        Self(())
-    }
+    const ANSWERED: Self = Self(Why::Answered);
 
     /// A response, for a service that has to give one.
     pub fn response<B: From<bytes::Bytes>>(self) -> Response<B> {
-        // Seen only where no layer of hapax is in front of the service.
-        refuse(&Problem::new(
-            ProblemKind::HandlerFailed,
-            "The service is not set up to protect this operation. Nothing was executed.",
-        ))
+        match self.0 {
+            Why::Answered => {
+                let mut unseen = Response::new(B::from(bytes::Bytes::new()));
+                *unseen.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
+                unseen
+            }
+            Why::NoLayer => refuse(&Problem::new(
+                ProblemKind::HandlerFailed,
+                "The service is not set up to protect this operation. Nothing was executed.",
+            )),
+        }
     }
 }
 
@@ -72,7 +84,7 @@ impl Execution<ByReturn> {
     pub async fn take(extensions: &Extensions) -> Result<Self, NotTaken> {
         match desk(extensions)?.take_steps().await {
             Ok(running) => Ok(Self { running, door: ByReturn(()) }),
-            Err(_) => Err(NotTaken::new()),
+            Err(_) => Err(NotTaken::ANSWERED),
         }
     }
 }
@@ -85,7 +97,7 @@ impl crate::Tx {
     /// # Errors
     /// [`NotTaken`] when there is nothing to be executed.
     pub async fn take(extensions: &Extensions) -> Result<Self, NotTaken> {
-        desk(extensions)?.take_transaction().await.map_err(|_| NotTaken::new())
+        desk(extensions)?.take_transaction().await.map_err(|_| NotTaken::ANSWERED)
     }
 }
 
@@ -102,7 +114,7 @@ impl Attempt {
         let desk = desk(extensions)?;
         desk.attempt().ok_or_else(|| {
             desk.misuse("the facts of an attempt are there after Tx or Execution is taken");
-            NotTaken::new()
+            NotTaken::ANSWERED
         })
     }
 }
@@ -114,6 +126,6 @@ fn desk(extensions: &Extensions) -> Result<&Arc<Desk>, NotTaken> {
             "a service takes an attempt, and no layer in front of it gives one: add \
              h.operation(\"…\"), without bracketed()"
         );
-        NotTaken::new()
+        NotTaken(Why::NoLayer)
     })
 }

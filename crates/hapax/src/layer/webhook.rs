@@ -58,12 +58,11 @@ impl Hapax {
         name: &str,
         verify: impl Fn(&Parts, &Bytes) -> Result<Event, Rejected> + Send + Sync + 'static,
     ) -> OperationLayer {
-        let mut layer = self.operation(name).policy(|policy| {
+        let layer = self.operation(name).policy(|policy| {
             policy.fingerprint =
                 FingerprintRules { body: Some(BodyForm::None), ..FingerprintRules::default() };
         });
-        layer.events = Some(std::sync::Arc::new(verify));
-        layer
+        layer.events(std::sync::Arc::new(verify))
     }
 }
 
