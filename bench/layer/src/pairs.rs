@@ -38,7 +38,7 @@ pub(crate) async fn measure(calls: usize, rounds: usize) -> Value {
         }
     }
     let kinds = kinds.map(|(way, first, replay)| {
-        json!({"way": way.name(), "first": first.to_json(), "replay": replay.to_json()})
+        json!({"way": way.name(), "first": first.into_json(), "replay": replay.into_json()})
     });
     json!(kinds)
 }
@@ -68,7 +68,7 @@ impl Timed {
         }
     }
 
-    fn to_json(mut self) -> Value {
+    fn into_json(mut self) -> Value {
         let of = |sorted: &mut Vec<i64>| {
             sorted.sort_unstable();
             json!({"min": at(sorted, 0), "median": at(sorted, 50), "p95": at(sorted, 95)})

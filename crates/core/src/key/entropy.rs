@@ -5,6 +5,8 @@
 //! earlier text pays next to nothing, and a date or a time pays as a whole. A truly random
 //! hexadecimal key of 16 characters has 64 bits and must practically never fall below 48.
 
+use std::cell::LazyCell;
+
 use super::stamp;
 
 /// Hundredths of a bit per character, by the alphabet that a segment seems to be drawn from.
@@ -41,7 +43,8 @@ const RICH: u32 = 3;
 /// The estimate, in bits; what is beyond `enough` is not looked for.
 pub(super) fn estimate(key: &[u8], enough: u32) -> u32 {
     let rich = symbols(key) >= RICH;
-    let dated = is_dated(key);
+    // Most random keys have no word that it would matter for.
+    let dated = LazyCell::new(|| is_dated(key));
     let mut total = 0;
     let mut foreseen = 0;
     let mut repeat = 0;
@@ -54,7 +57,7 @@ pub(super) fn estimate(key: &[u8], enough: u32) -> u32 {
     {
         let (before, rest) = key.split_at_checked(at).unwrap_or_default();
         if segment.left == 0 {
-            segment = Segment::at_start_of(rest, dated);
+            segment = Segment::at_start_of(rest, || *dated);
         }
         let repeats = if repeat == 0 { longest_repeat(key, at) } else { 0 };
         if repeat == 0
@@ -104,16 +107,13 @@ fn whole(key: &[u8], at: usize, segment: &Segment, behind_whole: bool) -> Option
 
 /// Whether the key has a date or a time that is not there by chance.
 fn is_dated(key: &[u8]) -> bool {
-    let mut start = 0;
-    key.split_inclusive(|byte| !byte.is_ascii_alphanumeric()).any(|segment| {
-        let mut places = start..start + segment.len();
-        start = places.end;
-        // No date has fewer digits in a row than a year, and few random segments have so many.
-        if !segment.windows(4).any(|four| four.iter().all(u8::is_ascii_digit)) {
-            return false;
+    let mut segment = Segment::default();
+    (0..key.len()).any(|at| {
+        if segment.left == 0 {
+            segment = Segment::at_start_of(key.get(at..).unwrap_or_default(), || false);
         }
-        let composed = Segment::at_start_of(segment, false).composed;
-        places.any(|at| stamp::at(key, at, composed).is_some_and(|stamp| stamp.sure))
+        segment.left = segment.left.saturating_sub(1);
+        stamp::at(key, at, segment.composed).is_some_and(|stamp| stamp.sure)
     })
 }
 
@@ -167,7 +167,7 @@ struct Segment {
 }
 
 impl Segment {
-    fn at_start_of(rest: &[u8], dated: bool) -> Self {
+    fn at_start_of(rest: &[u8], dated: impl FnOnce() -> bool) -> Self {
         let left = rest.iter().take_while(|byte| byte.is_ascii_alphanumeric()).count();
         let text = rest.get(..left).unwrap_or_default();
         let any = |class: fn(&u8) -> bool| text.iter().any(class);
@@ -182,7 +182,7 @@ impl Segment {
             (cost::HEX, cost::HEX, false)
         } else if changes <= 1 {
             let letters = text.iter().filter(|byte| byte.is_ascii_alphabetic()).count();
-            let label = dated && letters <= LONGEST_LABEL;
+            let label = (1..=LONGEST_LABEL).contains(&letters) && dated();
             (if label { cost::LABEL } else { cost::WORD }, cost::DIGIT, true)
         } else {
             (cost::ONE_CASE, cost::ONE_CASE, false)

@@ -401,3 +401,20 @@ impl Random {
             .collect()
     }
 }
+
+#[test]
+fn an_estimate_that_stops_early_judges_as_the_whole_one() {
+    for value in [
+        "018f3a5c-1b2d-7000-8000-000000000001",
+        "8e03978e-40d5-43e8-bc93-6894a57f9324",
+        "00000000-0000-0000-0000-000000000001",
+        "order-2026-11-28-17",
+        "aaaaaaaaaaaaaaaaaaaa",
+    ] {
+        let whole = entropy::estimate(value.as_bytes(), u32::MAX);
+        for enough in 0..160 {
+            let bits = entropy::estimate(value.as_bytes(), enough);
+            assert_eq!(bits.min(enough), whole.min(enough), "{value} for {enough}");
+        }
+    }
+}
