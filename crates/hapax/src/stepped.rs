@@ -97,8 +97,15 @@ impl Attempting {
         leading: Leading,
         slot: ReplySlot<T>,
     ) {
-        let record = running.close();
+        let (record, whole) = running.close();
+        #[cfg(feature = "sqlite")]
+        let parked = running.take_parked();
         let executed = match driven {
+            // Whatever the handler says over a step that did not come to its end.
+            Driven::Ended(executed) if !self.is_believed(&record, whole, &executed.ended) => {
+                warn!(record = %self.id, "a handler answered in spite of an interruption");
+                Executed { ended: Ended::Lost, live: None }
+            }
             Driven::Ended(executed) => executed,
             Driven::Panicked | Driven::TimedOut | Driven::Abandoned => {
                 Executed { ended: Ended::Lost, live: None }
@@ -117,10 +124,19 @@ impl Attempting {
             }
         }
         #[cfg(feature = "sqlite")]
-        if let Some(open) = running.take_parked() {
+        if let Some(open) = parked {
             return self.settle_parked(open, &record, classified, executed, leading, slot).await;
         }
         self.settle(&record, classified, executed, leading, slot).await;
+    }
+
+    /// Whether an answer can be an outcome: that of an execution which was interrupted, or has a
+    /// step in doubt, is at most a failure that settles nothing.
+    fn is_believed(&self, record: &Record, whole: bool, ended: &Ended) -> bool {
+        let Ended::Answered(reply) = ended else { return true };
+        let whole = whole && !matches!(record.progress, Progress::InDoubt { .. });
+        let clean = hapax_core::AnswerFacts { clean: true, ..self.facts(reply, record) };
+        whole || !matches!(classify(clean), Classified::Outcome(_))
     }
 
     fn classify_stepped(&self, record: &Record, ended: &Ended) -> Classified {

@@ -178,7 +178,7 @@ impl Execution<Held> {
         running.permit_end()?;
         let settlement = outcome(&running, class, value)?;
         running.admit().await?;
-        let record = running.close();
+        let (record, _) = running.close();
         let Some(_holding) = self.door.0.take() else {
             return Err(Interrupted::Fenced);
         };
