@@ -18,7 +18,7 @@ use hapax_store::StoreError;
 use metrics::counter;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
-use tracing::error;
+use tracing::{Instrument, error};
 
 use crate::{
     Answer, Attempt, Ended, Executed, FirstOutcome, Hapax, Intent,
@@ -107,8 +107,21 @@ impl Hapax {
 
 impl Desk {
     /// Takes the attempt for an execution that is told by steps.
-    pub(crate) async fn take_steps(&self) -> Result<Arc<Running>, NotTaken> {
+    ///
+    /// In a task of its own: a claim that the handler gives up half-way may be there nevertheless,
+    /// and is then given back.
+    pub(crate) async fn take_steps(self: &Arc<Self>) -> Result<Arc<Running>, NotTaken> {
         self.begin_taking()?;
+        let (desk, token) = (Arc::clone(self), self.engine.inner.tracker.token());
+        let taking = async move {
+            let taken = desk.claim_steps().await;
+            drop(token);
+            taken
+        };
+        tokio::spawn(taking.in_current_span()).await.unwrap_or(Err(NotTaken))
+    }
+
+    async fn claim_steps(&self) -> Result<Arc<Running>, NotTaken> {
         let taken = match self.attempting(&self.arrived.protected.steps).await {
             Ok(attempting) => attempting.take_steps(&*self.arrived.intent, &*self.early).await,
             Err(answered) => answered,
@@ -117,8 +130,12 @@ impl Desk {
             Taken::Ours(running) => {
                 let attempting = &running.attempting;
                 let leading = self.engine.inner.waiters.lead(attempting.id, attempting.fingerprint);
-                self.grant(attempting.limits(&running.record()));
-                *self.on_desk.lock() = OnDesk::Steps(Arc::clone(&running), leading);
+                let limits = attempting.limits(&running.record());
+                if !self.put(OnDesk::Steps(Arc::clone(&running), leading)) {
+                    attempting.undo(&running.record()).await;
+                    return Err(NotTaken);
+                }
+                self.grant(limits);
                 Ok(running)
             }
             Taken::Answered(decision, answer) => self.answered(decision, answer),
@@ -144,8 +161,13 @@ impl Desk {
         };
         match taken {
             Taken::Ours((taken, tx)) => {
-                self.grant(taken.limits());
-                *self.on_desk.lock() = OnDesk::Transaction(Box::new(taken));
+                let limits = taken.limits();
+                if !self.put(OnDesk::Transaction(Box::new(taken))) {
+                    // What it gave goes with it: nobody takes the transaction back.
+                    tx.give_up().await;
+                    return Err(NotTaken);
+                }
+                self.grant(limits);
                 // The handler has it from here on, so only its end is disturbed.
                 let _ = self.engine.pass(self.arrived.id, Kind::Begin, Moment::Acted).await;
                 Ok(tx)
@@ -209,8 +231,18 @@ impl Desk {
         decision: &'static str,
         answer: Answer<Infallible>,
     ) -> Result<R, NotTaken> {
-        *self.on_desk.lock() = OnDesk::Answered(decision, answer);
+        self.put(OnDesk::Answered(decision, answer));
         Err(NotTaken)
+    }
+
+    /// Puts on the desk what was taken; false if the handler has answered meanwhile.
+    fn put(&self, taken: OnDesk) -> bool {
+        let mut on_desk = self.on_desk.lock();
+        let in_time = matches!(*on_desk, OnDesk::Taking);
+        if in_time {
+            *on_desk = taken;
+        }
+        in_time
     }
 
     /// Answers by what lies on the desk and what the handler said.

@@ -103,6 +103,9 @@ impl<D> Execution<D> {
     /// # Errors
     /// [`StepError::Failed`] with the error of `call`; [`StepError::Interrupted`] when the
     /// execution cannot go on, which the handler is to pass on.
+    ///
+    /// # Cancel safety
+    /// Given up before its end, it is in doubt for the rest of this attempt: nothing follows it.
     pub async fn call<'s, T, E, C, F>(
         &mut self,
         step: impl Into<Step<'s>>,
@@ -118,7 +121,7 @@ impl<D> Execution<D> {
         let running = &self.running;
         running.pass(Kind::Call, &step, Moment::Before).await?;
         running.check()?;
-        if let Some(done) = running.done(&name) {
+        if let Some(done) = running.done(&name)? {
             return Ok(step.decode(&done).map_err(|why| running.interrupt(why))?);
         }
         running.permit(&step, &name)?;

@@ -62,7 +62,8 @@ pub enum NotDone<E> {
     /// It may have taken effect, and that has to be found out before anything else is done.
     #[error(transparent)]
     Unresolved(Refusal),
-    /// It will not be done under this key: the key was used for something else, or is expired.
+    /// It will not be done under this key: the key was used for something else, or is expired, or
+    /// it failed for good (`Execution::fail`).
     #[error(transparent)]
     Refused(Refusal),
 }
@@ -270,17 +271,34 @@ where
             "The operation was done, and its outcome could not be stored.",
         ))),
         Answer::First { live: Err(error), .. } => Err(NotDone::Failed(error)),
-        Answer::Replayed { response, .. }
-        | Answer::Shared { response }
-        | Answer::Observed { response, .. } => match serde_json::from_slice(&response.body) {
-            Ok(value) => Ok(Done { value, replayed: true }),
-            Err(error) => Err(refused(Problem::new(
-                ProblemKind::OutcomeNotKept,
-                format!("The operation is done, and its stored value cannot be read: {error}."),
-            ))),
-        },
+        Answer::Observed { retry_after, .. } => Err(NotDone::Unresolved(unresolved(retry_after))),
+        // Its holder has settled it so; the body is the reason, and no value.
+        Answer::Replayed { response, .. } if !(200..300).contains(&response.status) => {
+            Err(NotDone::Refused(Refusal(Problem::new(
+                ProblemKind::HandlerFailed,
+                "The operation failed for good under this key, and is not done again.",
+            ))))
+        }
+        Answer::Replayed { response, .. } | Answer::Shared { response } => {
+            match serde_json::from_slice(&response.body) {
+                Ok(value) => Ok(Done { value, replayed: true }),
+                Err(error) => Err(refused(Problem::new(
+                    ProblemKind::OutcomeNotKept,
+                    format!("The operation is done, and its stored value cannot be read: {error}."),
+                ))),
+            }
+        }
         Answer::Problem(problem) => Err(refused(problem)),
     }
+}
+
+/// What was answered settled nothing.
+fn unresolved(retry_after: Duration) -> Refusal {
+    let problem = Problem::new(
+        ProblemKind::OutcomeUnknown,
+        "The operation may have taken effect and its outcome is not known. It is not executed again.",
+    );
+    Refusal(problem.retry_after(retry_after))
 }
 
 /// A problem by what is to be done about it.

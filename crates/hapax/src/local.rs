@@ -8,7 +8,7 @@ use hapax_store::{StoreError, Written};
 use metrics::counter;
 use serde::{Serialize, de::DeserializeOwned};
 use sqlx::SqliteConnection;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 use tracing::{error, warn};
 
 use crate::{
@@ -63,12 +63,12 @@ impl<D> Execution<D> {
         let running = &self.running;
         running.pass(Kind::Step, &step, Moment::Before).await?;
         running.check()?;
-        if let Some(done) = running.done(&name) {
+        if let Some(done) = running.done(&name)? {
             return Ok(step.decode(&done).map_err(|why| running.interrupt(why))?);
         }
         running.permit(&step, &name)?;
         let mut open = running.begin_transaction().await?;
-        let value = match act(&mut open).await {
+        let value = match running.in_time(act(&mut open)).await? {
             Ok(value) => value,
             Err(error) => {
                 running.rolled_back(open).await?;
@@ -112,10 +112,10 @@ impl Execution<ByReturn> {
         running.pass(Kind::Finish, &FINISH, Moment::Before).await?;
         running.permit_end()?;
         let mut open = running.begin_transaction().await?;
-        match act(&mut open).await {
+        match running.in_time(act(&mut open)).await? {
             Ok(value) => {
                 running.pass(Kind::Finish, &FINISH, Moment::Acted).await?;
-                running.park(open);
+                running.park(open).await?;
                 running.pass(Kind::Finish, &FINISH, Moment::Over).await?;
                 Ok(value)
             }
@@ -143,7 +143,7 @@ impl Execution<Held> {
         let running = Arc::clone(&self.running);
         running.permit_end()?;
         let mut open = running.begin_transaction().await?;
-        let value = match act(&mut open).await {
+        let value = match running.in_time(act(&mut open)).await? {
             Ok(value) => value,
             Err(error) => {
                 running.rolled_back(open).await?;
@@ -151,7 +151,7 @@ impl Execution<Held> {
             }
         };
         let settlement = outcome(&running, OutcomeClass::Succeeded, &value)?;
-        let record = running.close();
+        let (record, _) = running.close();
         let transactions = running.transactions()?;
         let committed =
             running.attempting.commit(transactions, open, &record, None, settlement).await;
@@ -231,7 +231,15 @@ impl Running {
     }
 
     pub(crate) async fn begin_transaction(&self) -> Result<OpenTransaction, Interrupted> {
-        self.transactions()?.begin().await.map_err(Interrupted::Store)
+        let mut open = self.transactions()?.begin().await.map_err(Interrupted::Store)?;
+        open.cut_after(self.lease() / 3);
+        Ok(open)
+    }
+
+    /// What is done in a transaction has a third of the lease: nobody else writes meanwhile.
+    async fn in_time<T>(&self, acting: impl Future<Output = T>) -> Result<T, Interrupted> {
+        let done = timeout(self.lease() / 3, acting).await;
+        done.map_err(|_| self.interrupt(Interrupted::TooLong))
     }
 
     async fn rolled_back(&self, open: OpenTransaction) -> Result<(), Interrupted> {
@@ -311,12 +319,37 @@ impl Running {
         }
     }
 
-    /// The last transaction, if the handler has come to it.
+    /// The last transaction, if the handler has come to it. One that comes later is rolled back.
     pub(crate) fn take_parked(&self) -> Option<OpenTransaction> {
-        self.parked.lock().take()
+        match std::mem::replace(&mut *self.parked.lock(), Parked::Closed) {
+            Parked::There(open) => Some(*open),
+            Parked::Nothing | Parked::Closed => None,
+        }
     }
 
-    fn park(&self, open: OpenTransaction) {
-        *self.parked.lock() = Some(open);
+    async fn park(&self, open: OpenTransaction) -> Result<(), Interrupted> {
+        let too_late = {
+            let mut parked = self.parked.lock();
+            match *parked {
+                Parked::Closed => open,
+                _ => {
+                    *parked = Parked::There(Box::new(open));
+                    return Ok(());
+                }
+            }
+        };
+        // Nobody takes it any more, and it would hold the lock.
+        self.rolled_back(too_late).await?;
+        self.check()
     }
+}
+
+/// Where the last transaction waits for the handler's answer.
+#[derive(Default)]
+pub(crate) enum Parked {
+    #[default]
+    Nothing,
+    There(Box<OpenTransaction>),
+    /// The handler has answered.
+    Closed,
 }

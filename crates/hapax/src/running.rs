@@ -27,12 +27,14 @@ pub(crate) struct Running {
     state: Mutex<State>,
     /// The last transaction, which the settle is to commit.
     #[cfg(feature = "sqlite")]
-    pub(crate) parked: Mutex<Option<hapax_sql::OpenTransaction>>,
+    pub(crate) parked: Mutex<crate::local::Parked>,
 }
 
 struct State {
     record: Record,
     steps: Vec<Stored>,
+    /// The steps whose values this attempt was given: each is asked for once.
+    given: Vec<StepName>,
     /// Why nothing may follow any more.
     interrupted: Option<Interrupted>,
 }
@@ -47,7 +49,7 @@ impl Running {
         Self {
             attempting,
             attempt,
-            state: Mutex::new(State { record, steps, interrupted: None }),
+            state: Mutex::new(State { record, steps, given: Vec::new(), interrupted: None }),
             #[cfg(feature = "sqlite")]
             parked: Mutex::default(),
         }
@@ -59,13 +61,14 @@ impl Running {
     }
 
     /// Ends the handler's use of it: what a task that the handler left behind tries afterwards is
-    /// refused.
-    pub(crate) fn close(&self) -> Record {
+    /// refused. Tells too whether it came to its end without being interrupted.
+    pub(crate) fn close(&self) -> (Record, bool) {
         let mut state = self.state.lock();
+        let whole = state.interrupted.is_none();
         state.interrupted.get_or_insert(Interrupted::Misused(
             "the handler has answered; its execution is over".to_owned(),
         ));
-        state.record.clone()
+        (state.record.clone(), whole)
     }
 
     /// Whether a step may be done now.
@@ -78,23 +81,40 @@ impl Running {
         self.state.lock().interrupted.get_or_insert(why).clone()
     }
 
-    /// What a step came to in an earlier attempt, or earlier in this one.
-    pub(crate) fn done(&self, name: &StepName) -> Option<StepData> {
-        let state = self.state.lock();
-        state.steps.iter().find(|step| step.name == *name).and_then(|step| step.done.clone())
+    /// What a step came to in an earlier attempt.
+    ///
+    /// Asked for again within this one, it is another part that has the same name: to give it the
+    /// value of the first would leave it undone.
+    pub(crate) fn done(&self, name: &StepName) -> Result<Option<StepData>, Interrupted> {
+        let mut state = self.state.lock();
+        if state.given.contains(name) {
+            drop(state);
+            let what = format!("{name} is done twice: each part needs a name of its own");
+            return Err(self.interrupt(Interrupted::Misused(what)));
+        }
+        let found = state.steps.iter().find(|step| step.name == *name);
+        let found = found.and_then(|step| step.done.clone());
+        if found.is_some() {
+            state.given.push(name.clone());
+        }
+        Ok(found)
     }
 
-    /// A step of an earlier attempt that is in doubt.
-    fn in_doubt(&self) -> Option<StepName> {
+    /// The step that is in doubt, and whether it is so by this attempt: it was given up.
+    fn in_doubt(&self) -> Option<(StepName, bool)> {
         let state = self.state.lock();
-        state.steps.iter().find(|step| step.done.is_none()).map(|step| step.name.clone())
+        let doubted = state.steps.iter().find(|step| step.done.is_none())?;
+        Some((doubted.name.clone(), doubted.attempt == state.record.attempt))
     }
 
-    /// Whether `step` may be done: nothing else is in doubt, and it may be done again if it is.
+    /// Whether `step` may be done: nothing else is in doubt, and it may be done again if it is. An
+    /// attempt does it once: it may still be under way.
     pub(crate) fn permit(&self, step: &Step<'_>, name: &StepName) -> Result<(), Interrupted> {
         self.check()?;
         match self.in_doubt() {
-            Some(doubted) if doubted != *name || self.resend_for(step).is_none() => {
+            Some((doubted, given_up))
+                if given_up || doubted != *name || self.resend_for(step).is_none() =>
+            {
                 Err(self.interrupt(Interrupted::InDoubt { step: doubted.to_string() }))
             }
             _ => Ok(()),
@@ -105,7 +125,7 @@ impl Running {
     pub(crate) fn permit_end(&self) -> Result<(), Interrupted> {
         self.check()?;
         match self.in_doubt() {
-            Some(doubted) => {
+            Some((doubted, _)) => {
                 Err(self.interrupt(Interrupted::InDoubt { step: doubted.to_string() }))
             }
             None => Ok(()),
@@ -141,14 +161,29 @@ impl Running {
         let begin = BeginStep { name: name.clone(), resend_for: self.resend_for(step) };
         let by = self.ownership();
         let store = &self.attempting.engine.inner.store;
+        // Noted first: given up within the write, it is in doubt too.
+        let before = self.note_begin(name);
         let writing = || store.begin_step(by, begin.clone(), self.lease());
-        self.write(|| self.writes(Kind::Call, name, Moment::Begun, writing())).await?;
-        let mut state = self.state.lock();
-        if !state.steps.iter().any(|there| there.name == *name) {
-            let (attempt, begun) = (state.record.attempt, state.record.created);
-            state.steps.push(Stored { name: name.clone(), attempt, begun, done: None });
+        let written = self.write(|| self.writes(Kind::Call, name, Moment::Begun, writing())).await;
+        if written.is_err() {
+            let mut state = self.state.lock();
+            state.steps.retain(|there| there.name != *name);
+            state.steps.extend(before);
         }
-        Ok(())
+        written
+    }
+
+    /// Notes a step as begun by this attempt, and says how it was before.
+    fn note_begin(&self, name: &StepName) -> Option<Stored> {
+        let mut state = self.state.lock();
+        let (attempt, begun) = (state.record.attempt, state.record.created);
+        if let Some(there) = state.steps.iter_mut().find(|there| there.name == *name) {
+            let before = there.clone();
+            there.attempt = attempt;
+            return Some(before);
+        }
+        state.steps.push(Stored { name: name.clone(), attempt, begun, done: None });
+        None
     }
 
     /// Ends a step that was begun. What it came to is known here alone, so this goes on until the
@@ -161,12 +196,9 @@ impl Running {
             let writing = || store.end_step(by, name.clone(), end.clone(), self.lease());
             let written = || self.writes(Kind::Call, name, Moment::Ended, writing());
             match self.write(written).await {
-                Err(Interrupted::Store(error))
-                    if !matches!(error, StoreError::Regressed { .. }) =>
-                {
+                Err(Interrupted::Store(error)) if !self.gives_up(&error) => {
                     warn!(%error, step = %name, "the end of a step could not be stored yet");
-                    sleep(pause).await;
-                    pause = (pause * 2).min(PAUSE.1);
+                    self.pause(&mut pause).await;
                 }
                 written => {
                     written?;
@@ -186,6 +218,7 @@ impl Running {
             let (attempt, begun) = (state.record.attempt, state.record.created);
             let done = Some(data);
             state.steps.push(Stored { name: name.clone(), attempt, begun, done });
+            state.given.push(name.clone());
         }
     }
 
@@ -199,13 +232,26 @@ impl Running {
                 Err(error) => error,
             };
             was_lost |= error.certainty() == Certainty::MayBeWritten;
-            if !was_lost || matches!(error, StoreError::Regressed { .. }) {
+            if !was_lost || self.gives_up(&error) {
                 return Err(Interrupted::Store(error));
             }
             warn!(%error, "the answer to a step's write was lost; issuing it again");
-            sleep(pause).await;
-            pause = (pause * 2).min(PAUSE.1);
+            self.pause(&mut pause).await;
         }
+    }
+
+    /// Whether a write is not issued again: the store is another one, or the drain is over.
+    fn gives_up(&self, error: &StoreError) -> bool {
+        let over = self.attempting.engine.inner.abandon.is_cancelled();
+        over || matches!(error, StoreError::Regressed { .. })
+    }
+
+    async fn pause(&self, pause: &mut Duration) {
+        tokio::select! {
+            () = sleep(*pause) => {}
+            () = self.attempting.engine.inner.abandon.cancelled() => {}
+        }
+        *pause = (*pause * 2).min(PAUSE.1);
     }
 
     /// Keeps the record as a write left it, or why there was none.
@@ -226,7 +272,7 @@ impl Running {
         };
         Err(self.interrupt(match why {
             Some(WriteRefused::ResendOver | WriteRefused::StepInDoubt) => {
-                let step = self.in_doubt().map(|name| name.to_string()).unwrap_or_default();
+                let step = self.in_doubt().map(|(name, _)| name.to_string()).unwrap_or_default();
                 Interrupted::InDoubt { step }
             }
             Some(WriteRefused::StepEnded) => {

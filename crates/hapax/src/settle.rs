@@ -135,9 +135,19 @@ impl Attempting {
         slot: ReplySlot<T>,
     ) {
         let settlement = self.settlement(classified, &executed.ended);
-        if let Some(written) = self.store_settlement(record, settlement, &slot).await {
-            self.answer_settled(written, classified, executed, leading, slot).await;
+        let Some(written) = self.store_settlement(record, settlement, &slot).await else { return };
+        if let Written::Refused { why: WriteRefused::NotClean, found } = &written
+            && classified == Classified::NotApplied
+            && found.record.ownership() == record.ownership()
+        {
+            // A write that was given up half-way was done all the same. Left as it is, the record
+            // would be in flight until its lease is over.
+            let unknown = Settlement::Unknown { observed: None };
+            let Some(written) = self.store_settlement(record, unknown, &slot).await else { return };
+            let classified = Classified::Uncertain { show: false };
+            return self.answer_settled(written, classified, executed, leading, slot).await;
         }
+        self.answer_settled(written, classified, executed, leading, slot).await;
     }
 
     /// Answers the caller and those who wait, once it is durable what the attempt came to.

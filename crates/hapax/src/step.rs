@@ -259,6 +259,9 @@ pub enum Interrupted {
         /// Why.
         reason: String,
     },
+    /// A transaction was open for more than a third of the lease. It is rolled back.
+    #[error("a transaction took longer than a third of the lease, and is rolled back")]
+    TooLong,
     /// The execution was used in a way that it is not made for.
     #[error("{0}")]
     Misused(String),

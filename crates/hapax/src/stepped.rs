@@ -98,25 +98,25 @@ impl Attempting {
         leading: Leading,
         slot: ReplySlot<T>,
     ) {
-        // A handler that goes on after it was told to stop has no outcome.
-        let was_interrupted = running.check().is_err();
-        let record = running.close();
+        let (record, whole) = running.close();
+        #[cfg(feature = "sqlite")]
+        let parked = running.take_parked();
         let executed = match driven {
+            // Whatever the handler says over a step that did not come to its end.
+            Driven::Ended(executed) if !self.is_believed(&record, whole, &executed.ended) => {
+                warn!(record = %self.id, "a handler answered in spite of an interruption");
+                Executed { ended: Ended::Lost, live: None }
+            }
             Driven::Ended(executed) => executed,
             Driven::Panicked | Driven::TimedOut | Driven::Abandoned => {
                 Executed { ended: Ended::Lost, live: None }
             }
         };
         #[cfg(feature = "sqlite")]
-        let parked = running.take_parked();
-        #[cfg(feature = "sqlite")]
         let has_finished = parked.is_some();
         #[cfg(not(feature = "sqlite"))]
         let has_finished = false;
-        let classified = match self.classify_stepped(&record, has_finished, &executed.ended) {
-            Classified::Outcome(_) if was_interrupted => interrupted(&record),
-            classified => classified,
-        };
+        let classified = self.classify_stepped(&record, has_finished, &executed.ended);
         self.count_executed(&running.attempt, classified, &executed.ended);
         #[cfg(feature = "sqlite")]
         if let Some(open) = parked {
@@ -133,6 +133,15 @@ impl Attempting {
             }
         }
         self.settle(&record, classified, executed, leading, slot).await;
+    }
+
+    /// Whether an answer can be an outcome: that of an execution which was interrupted, or has a
+    /// step in doubt, is at most a failure that settles nothing.
+    fn is_believed(&self, record: &Record, whole: bool, ended: &Ended) -> bool {
+        let Ended::Answered(reply) = ended else { return true };
+        let whole = whole && !matches!(record.progress, Progress::InDoubt { .. });
+        let clean = hapax_core::AnswerFacts { clean: true, ..self.facts(reply, record) };
+        whole || !matches!(classify(clean), Classified::Outcome(_))
     }
 
     /// What an answer amounts to. `has_finished`: the handler has come to its last transaction.
@@ -171,12 +180,4 @@ impl Attempting {
             }
         }
     }
-}
-
-/// What an attempt came to whose handler was told that nothing may follow.
-fn interrupted(record: &Record) -> Classified {
-    if record.own_state == OwnState::Claimed && record.clean {
-        return Classified::NotApplied;
-    }
-    Classified::Uncertain { show: false }
 }

@@ -2,6 +2,7 @@
 //! and outcome commit together, or none of them is there.
 
 use std::{
+    convert::Infallible,
     ops::{Deref, DerefMut},
     sync::Arc,
     time::Duration,
@@ -9,7 +10,7 @@ use std::{
 
 use hapax_core::{
     Admission, Advance, Classified, Decision, OutcomeClass, OwnState, Problem, ProblemKind, Record,
-    Settlement, classify_transaction,
+    Said, Settlement, classify_transaction,
 };
 use hapax_sql::{OpenTransaction, Transactions};
 use hapax_store::{Certainty, Claimed, StoreError, Written};
@@ -78,6 +79,13 @@ impl Tx {
     /// The facts of this attempt.
     pub const fn attempt(&self) -> &Attempt {
         &self.attempt
+    }
+
+    /// Rolls it back: there is nobody to settle it.
+    pub(crate) async fn give_up(mut self) {
+        if let Some(open) = self.open.take() {
+            let _ = open.roll_back().await;
+        }
     }
 }
 
@@ -201,10 +209,19 @@ impl Attempting {
                 return Ok(self.wait(intent, early).await);
             };
             // What can be answered without the write lock is.
-            if let Some(taken) = self.look(intent, early, &leading).await? {
-                return Ok(taken);
+            match self.look(intent, early, &leading).await? {
+                Looked::Free => {}
+                Looked::Answered(decision, answer) => {
+                    return Ok(claim::Taken::Answered(decision, answer));
+                }
+                Looked::InFlight => {
+                    // Who leads would wait for itself.
+                    drop(leading);
+                    return Ok(self.wait(intent, early).await);
+                }
             }
             let mut open = transactions.begin().await?;
+            open.cut_after(self.operation.policy().lease / 3);
             let mut claimed = open.claim(&claim).await?;
             for _ in 0..TURNS {
                 let found = match claimed {
@@ -236,16 +253,16 @@ impl Attempting {
         Ok(self.in_flight())
     }
 
-    /// Looks at what is there without the write lock. `None`: go on and take it.
-    async fn look<R>(
+    /// Looks at what is there without the write lock.
+    async fn look(
         &self,
         intent: &dyn Intent,
         early: &dyn Early,
         _leading: &Leading,
-    ) -> Result<Option<claim::Taken<R>>, StoreError> {
+    ) -> Result<Looked, StoreError> {
         let store = &self.engine.inner.store;
         let Some(mut found) = self.engine.bounded(store.find(self.id)).await? else {
-            return Ok(None);
+            return Ok(Looked::Free);
         };
         for _ in 0..TURNS {
             let (decision, rules) = self.decide(&found, Some(intent)).await?;
@@ -254,20 +271,28 @@ impl Attempting {
                     let seen = found.record.seen();
                     match self.insist(early, || store.doubt(self.id, seen)).await? {
                         Some(now) => found = now,
-                        None => return Ok(None),
+                        None => return Ok(Looked::Free),
                     }
                 }
                 // Another process, or an execution of this one that is told otherwise.
-                Decision::InFlight => return Ok(Some(self.wait(intent, early).await)),
-                decided if decided.needs_authority() => return Ok(None),
+                Decision::InFlight => return Ok(Looked::InFlight),
+                decided if decided.needs_authority() => return Ok(Looked::Free),
                 decided => {
                     let (word, answer) = self.answer(decided, found, &rules);
-                    return Ok(Some(claim::Taken::Answered(word, answer)));
+                    return Ok(Looked::Answered(word, answer));
                 }
             }
         }
-        Ok(Some(self.in_flight()))
+        Ok(Looked::InFlight)
     }
+}
+
+/// What is there, as far as a look tells.
+enum Looked {
+    /// Go on and take it.
+    Free,
+    InFlight,
+    Answered(&'static str, Answer<Infallible>),
 }
 
 /// What a commit came to.
@@ -343,12 +368,18 @@ impl Taken {
             return self.ended_elsewhere(slot);
         }
         let Executed { ended, live } = executed;
-        let problem = freed_problem(&ended);
+        // A success that is none: its word cannot be read, or it says that it does not know.
+        let live = live.filter(|_| !promises_success(&ended));
+        let problem = match live {
+            Some(_) => freed_problem(&ended),
+            None => freed_problem(&Ended::Lost),
+        };
         let outcome = if self.record.clean {
             FirstOutcome::Freed
         } else {
             FirstOutcome::Unknown { retry_after: Duration::from_secs(1) }
         };
+        let ended = if live.is_some() { ended } else { Ended::Lost };
         self.leading.free(crate::settle::freed(ended, &problem));
         slot.send(match live {
             Some(live) => Answer::First { live, outcome },
@@ -479,6 +510,12 @@ impl Attempting {
             pause *= 2;
         }
     }
+}
+
+/// Whether a caller takes an answer for a success that the handler has not taken back itself.
+fn promises_success(ended: &Ended) -> bool {
+    let Ended::Answered(reply) = ended else { return false };
+    reply.said != Some(Said::NotApplied) && matches!(reply.status, 200..=299 | 301..=303)
 }
 
 /// Whether the record is there as this attempt settled it.

@@ -12,7 +12,9 @@ use std::{
 };
 
 use common::{LOST, PAY, id, intent, policy, problem, replied, resend, told};
-use hapax::{Answer, Attempt, Executed, Hapax, Operation, Options, Secrets};
+use hapax::{
+    Answer, Attempt, Executed, Execution, Hapax, NotDone, Operation, Options, Scope, Secrets,
+};
 use hapax_core::{
     Advance, BeginStep, ClaimNumber, EffectSecret, Found, InFlight, NewClaim, Observed,
     ObservedEnd, OperationName, OperationPolicy, Ownership, PolicyDigest, ProblemKind, RecordId,
@@ -177,6 +179,31 @@ async fn a_caller_told_that_nothing_was_executed_was_told_the_truth() {
     assert!(matches!(world.pay(replied(201, "made")).await, Answer::First { .. }));
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_batch_is_told_in_time_that_nothing_was_executed_and_that_is_the_truth() {
+    let world = world(policy()).await;
+    let acme = Scope::principal(b"acme").unwrap();
+    let each = || {
+        let effects = Arc::clone(&world.effects);
+        let act = move |_: Execution, item: String| {
+            effects.fetch_add(1, Ordering::SeqCst);
+            async move { Ok::<_, ()>(item) }
+        };
+        let items = ["a".to_owned(), "b".to_owned()];
+        world.hapax.each("ship", &acme, items, |item| item, act)
+    };
+    let slow_answer = world.store.hold_next_claim_answer();
+    let told = timeout(Duration::from_secs(60), each()).await.expect("in time");
+    for told in told {
+        let Err(NotDone::Later(why)) = told else { panic!("{told:?}") };
+        assert_eq!(why.kind(), ProblemKind::StoreUnavailable);
+    }
+    slow_answer.add_permits(1);
+    settle_down().await;
+    assert_eq!(world.effects(), 0);
+    assert!(each().await.iter().all(Result::is_ok), "the keys were given back");
+}
+
 /// An engine on a store that can be tampered with.
 struct World {
     hapax: Hapax,
@@ -314,7 +341,14 @@ impl Claims for Tampered {
     }
 
     fn claim_all(&self, claims: Vec<NewClaim>) -> Answered<'_, Vec<Claimed>> {
-        Box::pin(async move { self.inner().claim_all(claims).await })
+        Box::pin(async move {
+            let gate = self.slow_claim.lock().take();
+            let answer = self.inner().claim_all(claims).await;
+            if let Some(gate) = gate {
+                gate.acquire().await.unwrap().forget();
+            }
+            answer
+        })
     }
 
     fn advance(&self, advance: Advance) -> Answered<'_, Claimed> {

@@ -47,7 +47,9 @@ impl IntoResponse for Interrupted {
     /// What a handler answers that cannot go on; the layer says what the record says instead.
     fn into_response(self) -> Response {
         let status = match self {
-            Self::Fenced | Self::InDoubt { .. } | Self::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Fenced | Self::InDoubt { .. } | Self::Store(_) | Self::TooLong => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
             Self::Data { .. } | Self::Misused(_) => {
                 error!(error = %self, "an execution cannot go on");
                 StatusCode::INTERNAL_SERVER_ERROR

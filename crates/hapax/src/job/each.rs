@@ -1,15 +1,21 @@
 //! Many operations at once, each with its own key and outcome.
 
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    task::{Context, Poll},
+};
 
-use hapax_core::{Admission, Scope};
+use hapax_core::{Admission, Problem, Scope};
 use serde::{Serialize, de::DeserializeOwned};
 use tokio::sync::oneshot;
 use tracing::Instrument;
 
 use super::{Asked, Done, NotDone, done, driven, executed, refused};
 use crate::{
-    Answer, Execution, Hapax, claim::Attempting, engine::unknown_after_fault, reply_slot::ReplySlot,
+    Answer, Execution, Hapax,
+    claim::Attempting,
+    engine::unknown_after_fault,
+    reply_slot::{Early, ReplySlot},
 };
 
 /// An item of a batch on its way.
@@ -109,27 +115,21 @@ impl Hapax {
         Fut: Future<Output = Result<T, E>> + Send + 'static,
     {
         let engine = self.clone();
+        let slots: Vec<_> = batch.iter().map(|(.., slot)| slot.clone()).collect();
         let all = self.track(|slot: ReplySlot<()>| async move {
-            let mut claims = Vec::with_capacity(batch.len());
-            for (attempting, ..) in &batch {
-                match attempting.new_claim(Admission::BySteps) {
-                    Ok(claim) => claims.push(claim),
-                    Err(error) => {
-                        return slot.send(Answer::Problem(attempting.store_problem(&error)));
-                    }
-                }
-            }
+            let each = batch.iter().map(|(.., slot)| slot.clone()).collect();
+            let every = Every { each, all: slot.clone() };
+            let claims = batch.iter().map(|(one, ..)| one.new_claim(Admission::BySteps));
+            let claims: Vec<_> = match claims.collect() {
+                Ok(claims) => claims,
+                Err(error) => return every.refuse(engine.store_problem(&error)),
+            };
             let Some((first, ..)) = batch.first() else { return };
             let claimed =
-                first.insist(&slot, || engine.inner.store.claim_all(claims.clone())).await;
+                first.insist(&every, || engine.inner.store.claim_all(claims.clone())).await;
             let claimed = match claimed {
                 Ok(claimed) => claimed,
-                Err(error) => {
-                    let problem = first.store_problem(&error);
-                    return batch
-                        .iter()
-                        .for_each(|(.., slot)| slot.send(Answer::Problem(problem.clone())));
-                }
+                Err(error) => return every.refuse(engine.store_problem(&error)),
             };
             for (((attempting, asked, item, slot), claim), claimed) in
                 batch.into_iter().zip(claims).zip(claimed)
@@ -147,6 +147,30 @@ impl Hapax {
             let outcome = crate::FirstOutcome::Freed;
             slot.send(Answer::First { live: (), outcome });
         });
-        all.await;
+        // Not even begun, where the engine is shutting down.
+        if let Answer::Problem(problem) = all.await {
+            slots.iter().for_each(|slot| slot.refuse(problem.clone()));
+        }
+    }
+}
+
+/// The callers of a batch, which hear early answers together.
+struct Every<T> {
+    each: Vec<ReplySlot<T>>,
+    all: ReplySlot<()>,
+}
+
+impl<T: Send> Early for Every<T> {
+    fn refuse(&self, problem: Problem) {
+        self.each.iter().for_each(|slot| slot.refuse(problem.clone()));
+        self.all.refuse(problem);
+    }
+
+    fn is_open(&self) -> bool {
+        self.all.is_open()
+    }
+
+    fn poll_closed(&self, cx: &mut Context<'_>) -> Poll<()> {
+        self.all.poll_closed(cx)
     }
 }

@@ -8,7 +8,7 @@ use hapax_store::Written;
 use serde::{Serialize, de::DeserializeOwned};
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use super::{Asked, Refusal, refused, stored};
+use super::{Asked, Refusal, refused, stored, unresolved};
 use crate::{
     Answer, Execution, Hapax, Interrupted, NotDone,
     claim::Taken,
@@ -166,9 +166,10 @@ fn hold(running: Arc<Running>, token: TaskTrackerToken) -> Execution<Held> {
 fn begun(answer: Answer<Execution<Held>>) -> Result<Begun, Refusal> {
     match answer {
         Answer::First { live, .. } => Ok(Begun::Execute(live)),
-        Answer::Replayed { response, .. }
-        | Answer::Shared { response }
-        | Answer::Observed { response, .. } => Ok(Begun::Replay(Outcome::of(response))),
+        Answer::Replayed { response, .. } | Answer::Shared { response } => {
+            Ok(Begun::Replay(Outcome::of(response)))
+        }
+        Answer::Observed { retry_after, .. } => Ok(Begun::Unresolved(unresolved(retry_after))),
         Answer::Problem(problem) => match refused::<()>(problem) {
             NotDone::Later(refusal) => Ok(Begun::Later(refusal)),
             NotDone::Unresolved(refusal) => Ok(Begun::Unresolved(refusal)),
@@ -214,7 +215,7 @@ impl Execution<Held> {
         running.permit_end()?;
         let settlement = outcome(&running, class, value)?;
         running.admit().await?;
-        let record = running.close();
+        let (record, _) = running.close();
         let Some(_holding) = self.door.0.take() else {
             return Err(Interrupted::Fenced);
         };

@@ -124,10 +124,7 @@ pub(super) fn done<'a>(
 ) -> Stepped<'a> {
     let next = record.end_step(by, lease, now)?;
     let write = match concerned.step(name) {
-        // Issued again: what was begun since stays in doubt.
-        Some((_, Step { done: Some(done), .. })) if done == data => {
-            return Ok((record.end_step_again(by, lease, now)?, Vec::new()));
-        }
+        // Whatever it came to: what this transaction wrote beside it would be there twice.
         Some((_, Step { done: Some(_), .. })) => return Err(WriteRefused::StepEnded),
         Some((n, _)) => writes::end_step(record, *n, data),
         None if concerned.another_is_in_doubt(name) => return Err(WriteRefused::StepInDoubt),

@@ -7,6 +7,7 @@
 mod driver;
 mod open_transaction;
 mod records;
+mod rules;
 mod transactions;
 
 pub use open_transaction::OpenTransaction;

@@ -3,7 +3,8 @@
 use std::{
     fmt,
     ops::{Deref, DerefMut},
-    time::Instant,
+    sync::Arc,
+    time::{Duration, Instant},
 };
 
 use hapax_core::Record;
@@ -13,6 +14,7 @@ use tokio::sync::OwnedMutexGuard;
 
 use super::{
     driver::{commit_error, savepoint_error},
+    rules::Rules,
     transactions::{Place, Transactions},
 };
 use crate::{
@@ -40,6 +42,8 @@ pub struct OpenTransaction {
     lent: bool,
     /// Whether every write was done as a whole: if not, none may be committed.
     whole: bool,
+    /// What the connection permits.
+    rules: Arc<Rules>,
     /// Whether the savepoint is there, which shows that nobody else has ended the transaction.
     held: bool,
     turn: Turn,
@@ -50,12 +54,14 @@ impl OpenTransaction {
     pub(super) fn new(
         tx: sqlx::Transaction<'static, Sqlite>,
         home: Transactions,
+        rules: Arc<Rules>,
         turn: Turn,
         place: OwnedMutexGuard<Place>,
     ) -> Self {
         Self {
             tx,
             home,
+            rules,
             record: None,
             saved: None,
             lent: false,
@@ -64,6 +70,12 @@ impl OpenTransaction {
             turn,
             place,
         }
+    }
+
+    /// Gives it so much time from now on: a statement that takes longer fails, however long it
+    /// would go on by itself.
+    pub fn cut_after(&mut self, time: Duration) {
+        self.rules.cut_at(Instant::now().checked_add(time));
     }
 
     /// Sets the savepoint here: [`undo`](Self::undo) goes back to it. Before, it is where the
@@ -117,7 +129,10 @@ impl OpenTransaction {
             return Err(StoreError::EndedElsewhere).inspect_err(telemetry::failed);
         }
         match self.tx.rollback().await {
-            Ok(()) => Place::leave(self.place),
+            Ok(()) => {
+                self.rules.cut_at(None);
+                Place::leave(self.place);
+            }
             Err(error) if savepoint_error(&error) == StoreError::EndedElsewhere => {
                 return Err(StoreError::EndedElsewhere).inspect_err(telemetry::failed);
             }
@@ -186,7 +201,8 @@ impl OpenTransaction {
     }
 
     async fn end(self) -> Result<(), StoreError> {
-        let Self { tx, home, mut turn, place, .. } = self;
+        let Self { tx, home, rules, mut turn, place, .. } = self;
+        rules.permit_commit();
         let started = Instant::now();
         let fault = home.fault();
         let result = if fault == Some(false) { tx.rollback().await } else { tx.commit().await };
@@ -202,6 +218,7 @@ impl OpenTransaction {
             Err(StoreError::AnswerLost { .. } | StoreError::EndedElsewhere) => "unknown",
             Err(_) => "failed",
         };
+        rules.cut_at(None);
         telemetry::committed(started.elapsed().as_secs_f64(), told);
         ended?;
         turn.inside = true;

@@ -15,6 +15,7 @@ use tokio::{
 use super::{
     driver::{LOCK_WAIT, statement, store_error},
     open_transaction::OpenTransaction,
+    rules::Rules,
 };
 #[cfg(feature = "faults")]
 use crate::sqlite::Fault;
@@ -120,7 +121,11 @@ impl Transactions {
         }
         place.in_doubt = true;
         match inner.pool.begin_with(sql::BEGIN_WITH_SAVEPOINT).await {
-            Ok(tx) => Ok(OpenTransaction::new(tx, self.clone(), turn, place)),
+            Ok(mut tx) => {
+                let rules = Arc::<Rules>::default();
+                rules.put_on(&mut tx).await.map_err(|error| begin_error(&error))?;
+                Ok(OpenTransaction::new(tx, self.clone(), rules, turn, place))
+            }
             Err(error) => {
                 let error = begin_error(&error);
                 // No lock, no transaction: the connection is as it was.
