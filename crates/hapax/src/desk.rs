@@ -274,9 +274,11 @@ impl Desk {
             if reply.status >= 400 {
                 return Answer::First { live, outcome: FirstOutcome::Untouched };
             }
+            self.arrived.protected.is_bare.store(true, Ordering::Relaxed);
             self.misuse(
-                "a handler answered a request with a key without having taken its attempt: take Tx \
-                 or Execution, or protect the service as a whole with bracketed()",
+                "a handler answered a request with a key without having taken its attempt, and acted \
+                 unprotected; until this is put right its requests are refused: take Tx or \
+                 Execution, or protect the service as a whole with bracketed()",
             );
         }
         let detail = "The service failed. Whether it did something is not known to this layer.";

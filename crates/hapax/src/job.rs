@@ -115,6 +115,9 @@ impl Hapax {
     ///
     /// # Errors
     /// [`NotDone`], which says whether to try again.
+    ///
+    /// # Panics
+    /// If the operation's name is none: 1 to 128 characters of `a-z A-Z 0-9 . _ -`.
     pub async fn once<T, E, F, Fut>(
         &self,
         operation: &str,
@@ -198,9 +201,7 @@ impl Asked {
         intent: &(impl Serialize + ?Sized),
     ) -> Result<Self, Problem> {
         let invalid = |kind, reason: String| Problem::new(kind, reason);
-        let name =
-            |error: hapax_core::PolicyError| invalid(ProblemKind::PolicyUnknown, error.to_string());
-        let operation = OperationName::new(operation).map_err(name)?;
+        let operation = protected::name_of(operation);
         let key = Key::from_bytes(key)
             .map_err(|error| invalid(ProblemKind::KeyInvalid, error.to_string()))?;
         let what = serde_json::to_vec(intent)

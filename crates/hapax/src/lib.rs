@@ -114,8 +114,9 @@ pub use step::{Called, Interrupted, Step, StepError, Upgrade};
 #[cfg(feature = "axum")]
 pub use crate::axum::{TakesAttempt, TakesAttemptAt};
 pub use hapax_core::{
-    EffectId, EffectSecret, InFlight, OnUnknown, OperationName, OperationPolicy, OutcomeClass,
-    PolicyError, ProblemKind, Retention, Scope,
+    BodyForm, EffectId, EffectSecret, FingerprintRules, InFlight, KeyPolicy, KeyRules, KeySyntax,
+    OnUnknown, OperationName, OperationPolicy, OutcomeClass, Pointer, PolicyError, ProblemKind,
+    Retention, Scope,
 };
 
 #[cfg(feature = "sqlite")]

@@ -17,18 +17,25 @@ use crate::{Hapax, Operation};
 pub(crate) struct Protected {
     #[cfg(feature = "tower")]
     pub(crate) whole: Registered,
+    /// A handler has answered without its attempt: nothing more is let through to it.
+    #[cfg(feature = "tower")]
+    pub(crate) is_bare: AtomicBool,
     pub(crate) steps: Registered,
     #[cfg(feature = "sqlite")]
     pub(crate) transaction: Registered,
 }
 
 /// The policy of an operation of which nothing is said but its name.
-#[expect(clippy::panic, reason = "as axum does for a route that is none, at the start")]
 pub(crate) fn policy_of(name: &str) -> OperationPolicy {
-    let name = OperationName::new(name).unwrap_or_else(|error| panic!("{name:?}: {error}"));
-    let mut policy = OperationPolicy::new(name, "");
+    let mut policy = OperationPolicy::new(name_of(name), "");
     policy.key.required = true;
     policy
+}
+
+/// The name of an operation, which is written in the application's code.
+#[expect(clippy::panic, reason = "as axum does for a route that is none")]
+pub(crate) fn name_of(name: &str) -> OperationName {
+    OperationName::new(name).unwrap_or_else(|error| panic!("{name:?}: {error}"))
 }
 
 impl Protected {
@@ -40,6 +47,8 @@ impl Protected {
         Self {
             #[cfg(feature = "tower")]
             whole: told("service"),
+            #[cfg(feature = "tower")]
+            is_bare: AtomicBool::new(false),
             steps: told("steps"),
             #[cfg(feature = "sqlite")]
             transaction: told("transaction"),

@@ -101,7 +101,7 @@ impl Running {
     }
 
     /// The step that is in doubt, and whether it is so by this attempt: it was given up.
-    fn in_doubt(&self) -> Option<(StepName, bool)> {
+    pub(crate) fn in_doubt(&self) -> Option<(StepName, bool)> {
         let state = self.state.lock();
         let doubted = state.steps.iter().find(|step| step.done.is_none())?;
         Some((doubted.name.clone(), doubted.attempt == state.record.attempt))

@@ -95,6 +95,10 @@ impl Attempting {
             let ended = ended_word(ended);
             warn!(%effect_id, attempt = %number, %ended, "the outcome of this attempt is unknown");
         }
+        self.count_result(classified);
+    }
+
+    pub(crate) fn count_result(&self, classified: Classified) {
         let (operation, result) = (self.operation.label(), classified_word(classified));
         counter!(EXECUTIONS, "operation" => operation, "result" => result).increment(1);
     }

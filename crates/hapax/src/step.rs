@@ -1,6 +1,6 @@
 //! A step as a handler names it, and how it may go wrong.
 
-use std::{convert::Infallible, fmt, time::Duration};
+use std::{borrow::Cow, convert::Infallible, fmt, time::Duration};
 
 use hapax_core::{StepData, StepName};
 use hapax_store::StoreError;
@@ -28,9 +28,9 @@ use thiserror::Error;
 /// });
 /// # let _ = (charge, ordered);
 /// ```
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Step<'a> {
-    pub(crate) name: &'a str,
+    pub(crate) name: Cow<'a, str>,
     pub(crate) version: u32,
     pub(crate) upgrade: Option<Upgrade>,
     /// Whether it may be done again while its outcome is unknown, where that differs from the
@@ -46,18 +46,18 @@ impl<'a> Step<'a> {
     /// A step of this name, 1 to 128 characters of `a-z A-Z 0-9 . _ -`. The name enters the step's
     /// effect id and finds its data again: renaming it makes it new for executions under way.
     pub const fn new(name: &'a str) -> Self {
-        Self { name, version: 1, upgrade: None, resend_for: None }
+        Self { name: Cow::Borrowed(name), version: 1, upgrade: None, resend_for: None }
     }
 
     /// The version of the form of its data; 1 unless set.
     #[must_use]
-    pub const fn version(self, version: u32) -> Self {
+    pub fn version(self, version: u32) -> Self {
         Self { version, ..self }
     }
 
     /// How data of another version is brought to the present form.
     #[must_use]
-    pub const fn upgrade(self, upgrade: Upgrade) -> Self {
+    pub fn upgrade(self, upgrade: Upgrade) -> Self {
         Self { upgrade: Some(upgrade), ..self }
     }
 
@@ -65,18 +65,18 @@ impl<'a> Step<'a> {
     /// after its first beginning: the time for which the other side collapses calls of one
     /// identity into one effect, less the longest time a call can be under way.
     #[must_use]
-    pub const fn resend_for(self, memory: Duration) -> Self {
+    pub fn resend_for(self, memory: Duration) -> Self {
         Self { resend_for: Some(Some(memory)), ..self }
     }
 
     /// While its outcome is unknown it is not done again, whatever holds for the operation.
     #[must_use]
-    pub const fn hold(self) -> Self {
+    pub fn hold(self) -> Self {
         Self { resend_for: Some(None), ..self }
     }
 
     pub(crate) fn step_name(&self) -> Result<StepName, Interrupted> {
-        StepName::new(self.name).map_err(|error| Interrupted::Misused(error.to_string()))
+        StepName::new(&self.name).map_err(|error| Interrupted::Misused(error.to_string()))
     }
 
     pub(crate) fn encode<T: Serialize>(&self, value: &T) -> Result<StepData, Interrupted> {
@@ -98,7 +98,14 @@ impl<'a> Step<'a> {
     }
 
     fn data(&self, reason: String) -> Interrupted {
-        Interrupted::Data { step: self.name.to_owned(), reason }
+        Interrupted::Data { step: self.name.clone().into_owned(), reason }
+    }
+}
+
+/// For parts of which there are several: `format!("line-{number}")`.
+impl From<String> for Step<'_> {
+    fn from(name: String) -> Self {
+        Self { name: Cow::Owned(name), ..Step::new("") }
     }
 }
 

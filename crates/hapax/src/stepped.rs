@@ -6,7 +6,7 @@ use hapax_core::{
     Admission, Classified, OutcomeClass, OwnState, Progress, Record, classify, classify_steps,
 };
 use hapax_store::Written;
-use tracing::warn;
+use tracing::{info, warn};
 
 use crate::{
     Attempt, Ended, Executed, Intent,
@@ -117,7 +117,7 @@ impl Attempting {
         #[cfg(not(feature = "sqlite"))]
         let has_finished = false;
         let classified = self.classify_stepped(&record, has_finished, &executed.ended);
-        self.count_executed(&running.attempt, classified, &executed.ended);
+        self.count_stepped(running, &record, classified, &executed.ended);
         #[cfg(feature = "sqlite")]
         if let Some(open) = parked {
             return self.settle_parked(open, &record, classified, executed, leading, slot).await;
@@ -133,6 +133,29 @@ impl Attempting {
             }
         }
         self.settle(&record, classified, executed, leading, slot).await;
+    }
+
+    /// Counts an execution, and says of what nobody knows whether it happened.
+    fn count_stepped(
+        &self,
+        running: &Running,
+        record: &Record,
+        classified: Classified,
+        ended: &Ended,
+    ) {
+        let goes_on = record.progress == Progress::Accounted;
+        match (classified, running.in_doubt()) {
+            (Classified::Uncertain { .. }, Some((step, _))) => {
+                let effect_id = running.attempt.effect_id_of(step.as_str());
+                warn!(%step, %effect_id, "whether this step happened is not known");
+                self.count_result(classified);
+            }
+            (Classified::Uncertain { .. }, None) if goes_on => {
+                info!("interrupted between its steps; it goes on with the next retry");
+                self.count_result(classified);
+            }
+            _ => self.count_executed(&running.attempt, classified, ended),
+        }
     }
 
     /// Whether an answer can be an outcome: that of an execution which was interrupted, or has a

@@ -81,6 +81,16 @@ impl Tx {
         &self.attempt
     }
 
+    /// Nothing: hapax commits when the handler has answered, and the answer with it.
+    ///
+    /// # Errors
+    /// None.
+    #[deprecated(note = "hapax commits when the handler has answered: leave it out")]
+    #[expect(clippy::unused_async, reason = "as the one of sqlx that it stands for")]
+    pub async fn commit(self) -> Result<(), sqlx::Error> {
+        Ok(())
+    }
+
     /// Rolls it back: there is nobody to settle it.
     pub(crate) async fn give_up(mut self) {
         if let Some(open) = self.open.take() {

@@ -465,20 +465,54 @@ async fn t03_two_tenants_never_share_a_key_and_a_request_without_one_is_refused(
 }
 
 #[tokio::test]
-async fn a_handler_that_takes_its_attempt_twice_or_never_fails_and_is_counted() {
+async fn a_handler_that_takes_its_attempt_twice_or_not_as_protected_is_not_called() {
     let shop = Shop::open().await;
-    let both = |_tx: Tx, _x: Execution| async { "both" };
-    let neither = || async { "neither" };
-    let refused_before = || async { StatusCode::FORBIDDEN };
-    let app = Router::new()
-        .route("/both", post(both))
-        .route("/neither", post(neither))
-        .route("/refused", post(refused_before))
-        .layer(shop.hapax.operation("misused"));
-    let ask = |path: &'static str| Got::from(&app, request(path, KEY, "1"));
-    assert_eq!(ask("/both").await.problem(), "handler-failed");
-    assert_eq!(ask("/neither").await.problem(), "handler-failed");
-    assert_eq!(ask("/refused").await.status, 403, "that of something in front of the handler");
+    let calls = Arc::new(AtomicUsize::new(0));
+    let called = |calls: &Arc<AtomicUsize>| {
+        let calls = calls.clone();
+        move || calls.fetch_add(1, Ordering::SeqCst).to_string()
+    };
+    let (note, again) = (called(&calls), called(&calls));
+    let both = move |_tx: Tx, _x: Execution| async move { note() };
+    let tx = move |_tx: Tx| async move { again() };
+    let h = &shop.hapax;
+    let app: Router = Router::new()
+        .route("/both", post(both).layer(h.operation("both")))
+        .route("/whole", post(tx.clone()).layer(h.operation("whole").bracketed()))
+        .route("/nothing", post(tx));
+    for path in ["/both", "/whole", "/nothing"] {
+        let told = Got::from(&app, request(path, KEY, "1")).await;
+        assert_eq!((told.status, told.problem()), (500, "handler-failed".to_owned()), "{path}");
+    }
+    assert_eq!(calls.load(Ordering::SeqCst), 0);
+    // Nothing was done, and the key is free when the mistake is put right.
+    let mended = post(|| async { "done" }).layer(h.operation("whole").bracketed());
+    let app: Router = Router::new().route("/whole", mended);
+    assert_eq!(Got::from(&app, request("/whole", KEY, "2")).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_handler_that_never_takes_its_attempt_acts_once_and_is_refused_from_then_on() {
+    let shop = Shop::open().await;
+    let acts = Arc::new(AtomicUsize::new(0));
+    let neither = {
+        let acts = acts.clone();
+        move || {
+            acts.fetch_add(1, Ordering::SeqCst);
+            async { "done, and nobody wrote it down" }
+        }
+    };
+    let refuses = || async { StatusCode::FORBIDDEN };
+    let app: Router = Router::new()
+        .route("/neither", post(neither).layer(shop.hapax.operation("neither")))
+        .route("/refused", post(refuses).layer(shop.hapax.operation("refused")));
+    for _ in 0..3 {
+        let told = Got::from(&app, request("/neither", KEY, "1")).await;
+        assert_eq!((told.status, told.problem()), (500, "handler-failed".to_owned()));
+        // That of something in front of the handler is passed on.
+        assert_eq!(Got::from(&app, request("/refused", KEY, "1")).await.status, 403);
+    }
+    assert_eq!(acts.load(Ordering::SeqCst), 1);
     assert_eq!(shop.records().await, 0);
 }
 

@@ -51,7 +51,7 @@ async fn a_call_that_was_given_up_is_not_done_again_after_its_memory_not_even_by
     let world = World::new();
     let step = Step::new("charge").resend_for(Duration::from_secs(60));
     let mut x = begin(&world, KEY).await;
-    give_up(&world, &mut x, step).await;
+    give_up(&world, &mut x, step.clone()).await;
     world.clock.advance(Duration::from_secs(3600));
     let again = x.call(step, async |id| world.provider.act("charge", &id.to_string()).await).await;
     assert!(matches!(again, Err(StepError::Interrupted(Interrupted::InDoubt { .. }))), "{again:?}");

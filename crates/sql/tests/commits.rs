@@ -148,7 +148,8 @@ async fn locked_by_another_program_is_told_in_time_and_nothing_is_written() {
     assert!(matches!(store.standing(), StandingState::Failing { .. }));
     let of_two_seconds = StoreError::Locked(Duration::from_secs(2));
     assert!(refused.iter().any(|(_, refused)| *refused == Err(of_two_seconds.clone())));
-    let message = "the store stayed locked by another process for 2s";
+    let message =
+        "the store stayed locked for 2s, by another process or an open transaction of this one";
     assert_eq!(of_two_seconds.to_string(), message);
 
     shell.execute_batch("ROLLBACK").expect("it is given back");

@@ -14,8 +14,11 @@ pub enum StoreError {
         /// The cause, for the operator.
         reason: String,
     },
-    /// Nothing was written: another process held the store's lock for too long.
-    #[error("the store stayed locked by another process for {0:?}")]
+    /// Nothing was written: another process, or an open transaction of this one, held the store's
+    /// lock for too long.
+    #[error(
+        "the store stayed locked for {0:?}, by another process or an open transaction of this one"
+    )]
     Locked(Duration),
     /// Nothing was written: no space left.
     #[error("the store's disk is full; free space on it")]

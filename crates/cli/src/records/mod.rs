@@ -143,10 +143,15 @@ impl Reading {
 
     /// The identity that upstreams received, if the secret that made it is at hand.
     fn effect_id(&self, listed: &Listed) -> Option<EffectId> {
+        self.effect_id_of(listed, "")
+    }
+
+    /// The effect id of a step of a record.
+    fn effect_id_of(&self, listed: &Listed, step: &str) -> Option<EffectId> {
         let record = &listed.record;
         let secret = self.secret.as_ref().ok()?;
         let made_with_it = record.secret_version == hapax::effect_secret::VERSION;
-        made_with_it.then(|| EffectId::new(secret, &record.id, ""))
+        made_with_it.then(|| EffectId::new(secret, &record.id, step))
     }
 
     /// The status that an attempt of an uncertain record was answered with.

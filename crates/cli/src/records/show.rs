@@ -4,7 +4,8 @@ use std::{fmt::Write as _, process::ExitCode};
 
 use clap::Args;
 use hapax_core::{
-    EffectId, Key, KeyError, KeyPolicy, KeySyntax, OperationName, RecordId, Scope, State, Step,
+    EffectId, Key, KeyError, KeyPolicy, KeySyntax, OperationName, Progress, RecordId, Scope, State,
+    Step,
 };
 use hapax_gateway::config::ScopeSource;
 use hapax_store::{HistoryEntry, Inspect, ListFilter, Listed, Steps};
@@ -87,7 +88,30 @@ async fn by_effect_id(reading: &Reading, text: &str) -> Result<Listed, Failure> 
         return Err(Failure::start(format!("no record can be found by its effect id: {why}")));
     }
     let is_it = |listed: &Listed| reading.effect_id(listed) == Some(wanted);
-    reading.one(&format!("has the effect id {wanted}"), is_it).await
+    match reading.one(&format!("has the effect id {wanted}"), is_it).await {
+        Ok(listed) => Ok(listed),
+        Err(failure) => with_step(reading, wanted).await?.ok_or(failure),
+    }
+}
+
+/// The record of which a step has this effect id.
+async fn with_step(reading: &Reading, wanted: EffectId) -> Result<Option<Listed>, Failure> {
+    let mut stepped = Vec::new();
+    reading
+        .each(|listed| {
+            if listed.record.progress != Progress::Whole {
+                stepped.push(listed);
+            }
+        })
+        .await?;
+    for listed in stepped {
+        let steps = reading.store.steps(listed.record.claim).await?;
+        let has = |step: &Step| reading.effect_id_of(&listed, step.name.as_str()) == Some(wanted);
+        if steps.iter().any(has) {
+            return Ok(Some(listed));
+        }
+    }
+    Ok(None)
 }
 
 async fn by_key(reading: &Reading, show: &Show, text: &str) -> Result<Listed, Failure> {
@@ -191,6 +215,9 @@ fn show_text(
                     "begun": moment(step.begun),
                     "attempt": step.attempt.to_wire(),
                     "name": step.name.as_str(),
+                    "effect_id": reading
+                        .effect_id_of(listed, step.name.as_str())
+                        .map(|id| id.to_string()),
                     "state": step_word(step),
                 })
             })
@@ -213,7 +240,11 @@ fn show_text(
         let _ = writeln!(text, "{name:<20} {value}");
     };
     line("record", record.id.to_string());
-    line("effect id", effect_id_text(reading, listed));
+    if steps.is_empty() {
+        line("effect id", effect_id_text(reading, listed));
+    } else {
+        line("effect id", "one for each step, see below".to_owned());
+    }
     line("operation", listed.operation.as_ref().map_or("?".to_owned(), ToString::to_string));
     line("state", state_text(reading, listed));
     line("attempt", record.attempt.to_string());
@@ -242,8 +273,10 @@ fn show_text(
     }
     for step in steps {
         let (begun, attempt) = (moment(step.begun), step.attempt);
-        let what = format!("{begun}  attempt {attempt}  {}  {}", step_word(step), step.name);
-        line("step", what);
+        let id = reading.effect_id_of(listed, step.name.as_str());
+        let id = id.map_or("?".to_owned(), |id| id.to_string());
+        let (name, word) = (&step.name, step_word(step));
+        line("step", format!("{begun}  attempt {attempt}  {name}  effect id {id}  {word}"));
     }
     for entry in history {
         let what = format!("{}  attempt {}  {}", moment(entry.at), entry.attempt, entry.what);
@@ -256,7 +289,7 @@ fn show_text(
 const fn step_word(step: &Step) -> &'static str {
     match step.done {
         Some(_) => "done",
-        None => "not ended",
+        None => "begun, may have happened",
     }
 }
 

@@ -52,6 +52,9 @@ impl Hapax {
     /// assert_eq!(paid, [1, 2, 1]);
     /// # }
     /// ```
+    ///
+    /// # Panics
+    /// If the operation's name is none.
     pub async fn each<I, K, T, E, F, Fut>(
         &self,
         operation: &str,

@@ -122,6 +122,9 @@ impl Hapax {
     /// # Errors
     /// [`Refusal`] when it will not be done under this key: the key was used for something else or
     /// is expired.
+    ///
+    /// # Panics
+    /// If the operation's name is none: 1 to 128 characters of `a-z A-Z 0-9 . _ -`.
     pub async fn claim(
         &self,
         operation: &str,

@@ -3,13 +3,13 @@
 use std::{
     mem,
     pin::Pin,
-    sync::Arc,
+    sync::{Arc, atomic::Ordering},
     task::{Context, Poll},
     time::Duration,
 };
 
 use bytes::Bytes;
-use hapax_core::{Key, Problem, ProblemKind, RecordId};
+use hapax_core::{Key, Problem, ProblemKind, RecordId, Said, StoredResponse};
 use http::{HeaderMap, Request, Response, request::Parts};
 use http_body::Body;
 use tower_service::Service;
@@ -17,7 +17,7 @@ use tracing::{Instrument, info_span, warn};
 
 use super::{Access, Door, Way, original_target, webhook::identify};
 use crate::{
-    Answer, Attempt, Ended, Executed,
+    Answer, Attempt, Ended, Executed, Reply,
     desk::{Arrived, Desk},
     http::{
         RequestIntent,
@@ -95,6 +95,9 @@ where
         Ok(HeaderKey::OfTheEvent) => None,
         Err(problem) => return Ok(refuse(&problem)),
     };
+    if door.protected.is_bare.load(Ordering::Relaxed) {
+        return Ok(refuse(&not_set_up()));
+    }
     let (head, body) = request.into_parts();
     let prepared = match prepare(&door, head, body, key).await {
         Ok(prepared) => prepared,
@@ -172,6 +175,14 @@ where
     Ok(Prepared { arrived, head, buffered })
 }
 
+/// The problem of a service that does not keep to its side.
+pub(super) fn not_set_up() -> Problem {
+    Problem::new(
+        ProblemKind::HandlerFailed,
+        "The service is not set up to protect this operation. Nothing was executed.",
+    )
+}
+
 fn scope_missing() -> Problem {
     Problem::new(ProblemKind::ScopeMissing, "The request does not say whose it is.")
 }
@@ -203,10 +214,11 @@ where
                 Err(error) => return Answer::Problem(engine.store_problem(&error)),
             };
             let door = Arc::clone(door);
-            let execute = move |attempt: Attempt| {
+            let execute = move |attempt: Attempt| async move {
                 // The engine has dropped the intent by now, so the head is not copied.
-                let request = request(head, &buffered, attempt);
-                call(door, inner, request, buffered)
+                let request = request(head, &buffered, attempt.clone());
+                let executed = call(door, inner, request, buffered).await;
+                if attempt.sent().may_have_left() { executed } else { not_executed() }
             };
             let Arrived { id, fingerprint, intent, .. } = arrived;
             engine.run(&operation, id, fingerprint, intent, execute).await
@@ -225,6 +237,15 @@ fn request<B: From<Bytes>, X: Clone + Send + Sync + 'static>(
     let mut head = Arc::unwrap_or_clone(head);
     head.extensions.insert(taken_from);
     Request::from_parts(head, B::from(buffered.bytes().clone()))
+}
+
+/// A handler was to take an attempt where the service is protected as a whole: it was not called.
+fn not_executed<B: From<Bytes>>() -> Executed<Response<B>> {
+    let status = ProblemKind::HandlerFailed.status();
+    let response = Some(StoredResponse { status, ..StoredResponse::default() });
+    let said = Some(Said::NotApplied);
+    let reply = Reply { status, said, replayed: false, response, retry_after: None };
+    Executed { ended: Ended::Answered(reply), live: Some(refuse(&not_set_up())) }
 }
 
 /// Calls the service, and reads its answer as far as settling needs it.

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use hapax_core::{Problem, ProblemKind};
 use http::{Extensions, Response, StatusCode};
 use tracing::error;
 
+use super::service::not_set_up;
 use crate::{Attempt, ByReturn, Execution, desk::Desk, http::refuse};
 
 /// There is no attempt for this request, and nothing is to be done: the layer answers with what an
@@ -44,10 +44,7 @@ impl NotTaken {
                 *unseen.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
                 unseen
             }
-            Why::NoLayer => refuse(&Problem::new(
-                ProblemKind::HandlerFailed,
-                "The service is not set up to protect this operation. Nothing was executed.",
-            )),
+            Why::NoLayer => refuse(&not_set_up()),
         }
     }
 }
@@ -122,10 +119,20 @@ impl Attempt {
 /// The desk that the layer has put beside the request.
 fn desk(extensions: &Extensions) -> Result<&Arc<Desk>, NotTaken> {
     extensions.get::<Arc<Desk>>().ok_or_else(|| {
-        error!(
-            "a service takes an attempt, and no layer in front of it gives one: add \
-             h.operation(\"…\"), without bracketed()"
-        );
+        match extensions.get::<Attempt>() {
+            Some(attempt) => {
+                // The service is not called, so nothing has left.
+                attempt.sent().set(false);
+                error!(
+                    operation = %attempt.operation(),
+                    "a service takes an attempt, and is protected as a whole: leave out bracketed()"
+                );
+            }
+            None => error!(
+                "a service takes an attempt, and none was made for this request: it has no layer \
+                 h.operation(\"…\") in front of it, or it has no key and the policy requires none"
+            ),
+        }
         NotTaken(Why::NoLayer)
     })
 }

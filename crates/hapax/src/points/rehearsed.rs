@@ -126,7 +126,7 @@ impl Running {
     ) -> Result<(), Interrupted> {
         let Some(rehearsal) = self.attempting.engine.rehearsal() else { return Ok(()) };
         let resends = self.resend_for(step).is_some();
-        let passed = Passed { resends, ..self.passed(kind, step.name, moment) };
+        let passed = Passed { resends, ..self.passed(kind, &step.name, moment) };
         rehearsal.pass(passed).await.map_err(|why| match why {
             doubt @ Interrupted::InDoubt { .. } => self.interrupt(doubt),
             why => why,
