@@ -242,9 +242,10 @@ fn executed<T: Serialize, E>(result: Result<T, E>) -> Executed<Result<T, E>> {
     let ended = match &result {
         Ok(value) => match stored(value) {
             Ok(response) => Ended::Answered(reply(200, Some(response))),
+            // It was done all the same.
             Err(error) => {
                 tracing::error!(%error, "the value of an operation cannot be stored");
-                Ended::Lost
+                Ended::Answered(reply(200, None))
             }
         },
         Err(_) => Ended::Lost,

@@ -101,6 +101,11 @@ impl Running {
     }
 
     /// The step that is in doubt, and whether it is so by this attempt: it was given up.
+    /// Whether a step has ended, in this attempt or an earlier one.
+    pub(crate) fn has_done(&self) -> bool {
+        self.state.lock().steps.iter().any(|step| step.done.is_some())
+    }
+
     pub(crate) fn in_doubt(&self) -> Option<(StepName, bool)> {
         let state = self.state.lock();
         let doubted = state.steps.iter().find(|step| step.done.is_none())?;

@@ -116,7 +116,14 @@ impl Attempting {
         let has_finished = parked.is_some();
         #[cfg(not(feature = "sqlite"))]
         let has_finished = false;
-        let classified = self.classify_stepped(&record, has_finished, &executed.ended);
+        let classified = match self.classify_stepped(&record, has_finished, &executed.ended) {
+            // What was undone is not to be done again under the same identities: for the other
+            // side that would be the call that it remembers.
+            Classified::NotApplied if running.has_done() => {
+                Classified::Outcome(OutcomeClass::FailedTerminal)
+            }
+            classified => classified,
+        };
         self.count_stepped(running, &record, classified, &executed.ended);
         #[cfg(feature = "sqlite")]
         if let Some(open) = parked {

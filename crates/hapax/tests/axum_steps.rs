@@ -304,3 +304,27 @@ async fn a_handler_that_goes_on_after_it_was_told_to_stop_has_no_outcome() {
     assert_eq!(told.header("hapax-outcome"), Some("unknown"), "{told:?}");
     assert_eq!(world.state().await, State::Uncertain);
 }
+
+#[tokio::test]
+async fn what_a_handler_has_undone_is_not_done_again_under_the_same_identities() {
+    let world = World::new();
+    let provider = world.provider.clone();
+    let refund = move |mut x: Execution| {
+        let provider = provider.clone();
+        async move {
+            for step in ["charge", "refund"] {
+                let act = async |id: EffectId| provider.act(step, &id.to_string()).await;
+                x.call(step, act).await.map_err(|_: StepError<_>| StatusCode::BAD_GATEWAY)?;
+            }
+            let undone = [("hapax-outcome", "not-applied")];
+            Ok::<_, StatusCode>((StatusCode::SERVICE_UNAVAILABLE, undone))
+        }
+    };
+    let app = Router::new().route("/payments", world.hapax.operation("pay").post(refund));
+    assert_eq!(Got::from(&app, pay()).await.status, 503);
+    assert_eq!(world.state().await, State::FailedTerminal);
+    // The provider would take another charge for the one that it remembers.
+    let again = Got::from(&app, pay()).await;
+    assert_eq!((again.status, again.header("idempotent-replayed")), (503, Some("true")));
+    assert_eq!(world.provider.acts(), ["charge", "refund"]);
+}

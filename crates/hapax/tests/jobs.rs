@@ -4,13 +4,13 @@
 
 mod kit;
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use axum::http::StatusCode;
 use hapax::{Begun, Done, Execution, Interrupted, NotDone, Scope, StepError};
 use hapax_core::{OutcomeClass, ProblemKind, State};
 use kit::{World, engine};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 
 #[derive(Debug)]
@@ -280,4 +280,28 @@ async fn a_drain_waits_for_a_held_claim() {
     gate.acquire().await.unwrap().forget();
     x.succeed(&1).await.unwrap();
     assert_eq!(drained.await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn a_value_that_cannot_be_stored_is_told_once_and_not_done_again() {
+    let world = World::new();
+    let act = |_: Execution| async {
+        let no_json: HashMap<(u8, u8), u8> = HashMap::from([((1, 2), 3)]);
+        Ok::<_, JobError>(no_json.into_iter().collect::<NoJson>())
+    };
+    let first = world.hapax.once("odd", &acme(), "order-1", "x", act).await;
+    assert_eq!(first.unwrap().value.0.len(), 1);
+    let again = world.hapax.once("odd", &acme(), "order-1", "x", act).await;
+    let Err(NotDone::Refused(refusal)) = again else { panic!("{again:?}") };
+    assert_eq!(refusal.kind(), ProblemKind::OutcomeNotKept);
+}
+
+/// A map whose keys JSON does not have.
+#[derive(Debug, Deserialize, Serialize)]
+struct NoJson(HashMap<(u8, u8), u8>);
+
+impl FromIterator<((u8, u8), u8)> for NoJson {
+    fn from_iter<I: IntoIterator<Item = ((u8, u8), u8)>>(entries: I) -> Self {
+        Self(entries.into_iter().collect())
+    }
 }

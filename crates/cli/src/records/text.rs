@@ -72,7 +72,7 @@ pub(super) fn state_text(reading: &Reading, listed: &Listed) -> String {
     }
     // Where its steps account for every effect, nobody has to find out anything.
     if listed.state == State::Uncertain && listed.record.progress == Progress::Accounted {
-        return format!("{word}, goes on with the next retry");
+        return format!("{word}, goes on");
     }
     word.to_owned()
 }
