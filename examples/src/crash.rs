@@ -1,9 +1,9 @@
 //! Crashes on purpose, for the tests of the examples: the environment says where this process is
 //! to end without a word, as with a power cut of the machine.
 //!
-//! `HAPAX_EXAMPLES_CRASH` is `row N` (in the middle of the N-th row that is written), `commit N`
-//! (before the N-th commit is written) or `at NAME` (at that place in the program). Counting begins
-//! when the server is ready, and what the program does until then is not counted.
+//! `HAPAX_EXAMPLES_CRASH` is `row N` (in the middle of the N-th row that is written), or
+//! `at NAME` (at that place in the program). Counting begins when the server is ready, and what the
+//! program does until then is not counted.
 
 use std::{
     env, process,
@@ -17,7 +17,6 @@ use sqlx::sqlite::LockedSqliteHandle;
 
 enum Where {
     Row(u64),
-    Commit(u64),
     At(String),
 }
 
@@ -26,7 +25,6 @@ static WHERE: LazyLock<Option<Where>> = LazyLock::new(|| {
     let (kind, which) = text.split_once(' ')?;
     match kind {
         "row" => which.parse().ok().map(Where::Row),
-        "commit" => which.parse().ok().map(Where::Commit),
         "at" => Some(Where::At(which.to_owned())),
         _ => None,
     }
@@ -34,7 +32,6 @@ static WHERE: LazyLock<Option<Where>> = LazyLock::new(|| {
 
 static ARMED: AtomicBool = AtomicBool::new(false);
 static ROWS: AtomicU64 = AtomicU64::new(0);
-static COMMITS: AtomicU64 = AtomicU64::new(0);
 
 /// Counts from here on.
 pub fn arm() {
@@ -53,19 +50,12 @@ pub fn here(name: &str) {
 /// # Errors
 /// None; it is what a hook of the pool returns.
 pub fn watch(connection: &mut LockedSqliteHandle<'_>) -> Result<(), sqlx::Error> {
-    match &*WHERE {
-        Some(Where::Row(last)) => connection.set_update_hook(|_| count(&ROWS, *last)),
-        Some(Where::Commit(last)) => connection.set_commit_hook(|| {
-            count(&COMMITS, *last);
-            true
-        }),
-        Some(Where::At(_)) | None => {}
+    if let Some(Where::Row(last)) = &*WHERE {
+        connection.set_update_hook(|_| {
+            if ARMED.load(Ordering::SeqCst) && ROWS.fetch_add(1, Ordering::SeqCst) + 1 == *last {
+                process::abort();
+            }
+        });
     }
     Ok(())
-}
-
-fn count(counter: &AtomicU64, last: u64) {
-    if ARMED.load(Ordering::SeqCst) && counter.fetch_add(1, Ordering::SeqCst) + 1 == last {
-        process::abort();
-    }
 }

@@ -79,7 +79,7 @@ fn a_service_that_dies_in_its_transaction_is_asked_again_under_the_same_key() {
     let service = world.service.take().unwrap();
     let address = service.address;
     service.stop();
-    let crashing = world.program.crashing("commit 1").arg("--listen", address).serve();
+    let crashing = world.program.crashing("row 1").arg("--listen", address).serve();
     world.gateway.send(&order).assert_problem(503, "outcome-unknown");
     drop(crashing);
     assert_eq!((world.orders(), world.database.count("hapax_record")), (0, 0));

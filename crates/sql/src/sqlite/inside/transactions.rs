@@ -53,7 +53,9 @@ impl Transactions {
     /// store's file.
     ///
     /// What differs is what commits have to hold: they are forced to disk (`synchronous = FULL`),
-    /// wait for another process's lock for 1 s, and are not queued for longer than 2 s.
+    /// wait for another process's lock for 1 s, and are not queued for longer than 2 s. SQLite's
+    /// commit hook and progress handler of this connection are taken: nothing else commits on it,
+    /// and a statement ends when the transaction's time has passed.
     ///
     /// # Errors
     /// [`OpenError`], with its remedy, when the pool has another file than the store, or none, or
