@@ -54,7 +54,7 @@ pub struct FingerprintRules {
     /// where the object that would hold the member is there. As a map from pointer to value when
     /// serialized.
     #[serde(with = "rules::defaults")]
-    pub defaults: Vec<(Pointer, Json)>,
+    pub defaults: Vec<(Pointer, Json<'static>)>,
     /// The names of request headers that are part of the intent, with all their values in order.
     pub headers: Vec<String>,
     /// The patterns of the operation's paths: of a path on one of them, what it leaves open is
@@ -154,6 +154,11 @@ impl Fingerprinter {
         self.version
     }
 
+    /// Whether the values of a request header are part of the intent. Others need not be given.
+    pub fn covers_header(&self, name: &str) -> bool {
+        self.rules.headers.iter().any(|covered| covered.eq_ignore_ascii_case(name))
+    }
+
     /// The fingerprint of an intent.
     ///
     /// # Errors
@@ -188,7 +193,10 @@ impl Fingerprinter {
         match form {
             BodyForm::Json if !intent.body.is_empty() => {
                 let body = Json::parse(intent.body).map_err(BodyInvalid::Json)?;
-                parts.build(|out| self.canonical_json(body, out));
+                parts.build(|out| {
+                    out.reserve(intent.body.len());
+                    self.canonical_json(body, out);
+                });
             }
             BodyForm::Form => parts.build(|out| form::canonical(intent.body, out)),
             BodyForm::Raw | BodyForm::Json => parts.push(intent.body),
@@ -211,7 +219,7 @@ impl Fingerprinter {
     }
 
     /// Never empty, so that an empty body has a canonical form of its own.
-    fn canonical_json(&self, mut body: Json, out: &mut Vec<u8>) {
+    fn canonical_json(&self, mut body: Json<'_>, out: &mut Vec<u8>) {
         for (place, value) in &self.rules.defaults {
             body.insert_absent(place, value);
         }
@@ -348,30 +356,45 @@ pub enum BodyInvalid {
 /// The components of an intent on their way into the hash, each behind its length.
 struct Components {
     hash: Sha256,
+    /// What is not hashed yet: many small parts are hashed together.
     buffer: Vec<u8>,
 }
 
 impl Components {
+    /// A part of this size is hashed from where it is.
+    const LARGE: usize = 1024;
+
     fn new() -> Self {
-        let hash = Sha256::new().chain_update(b"hapax intent\0");
-        Self { hash, buffer: Vec::new() }
+        let mut buffer = Vec::with_capacity(Self::LARGE / 2);
+        buffer.extend_from_slice(b"hapax intent\0");
+        Self { hash: Sha256::new(), buffer }
     }
 
     fn tag(&mut self, tag: u8) {
-        self.hash.update([tag]);
+        self.buffer.push(tag);
     }
 
     fn push(&mut self, part: &[u8]) {
-        self.hash.update((part.len() as u64).to_be_bytes());
+        if part.len() < Self::LARGE {
+            return push_sized(part, &mut self.buffer);
+        }
+        self.buffer.extend((part.len() as u64).to_be_bytes());
+        self.hash.update(&self.buffer);
+        self.buffer.clear();
         self.hash.update(part);
     }
 
     fn build(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
-        let mut buffer = std::mem::take(&mut self.buffer);
-        buffer.clear();
-        write(&mut buffer);
-        self.push(&buffer);
-        self.buffer = buffer;
+        // The length is written when it is known.
+        let start = self.buffer.len() + size_of::<u64>();
+        self.buffer.extend([0; size_of::<u64>()]);
+        write(&mut self.buffer);
+        let length = (self.buffer.len() - start) as u64;
+        if let Some((before, _)) = self.buffer.split_at_mut_checked(start)
+            && let Some(place) = before.last_chunk_mut()
+        {
+            *place = length.to_be_bytes();
+        }
     }
 
     fn option<T>(&mut self, part: Option<T>, write: impl FnOnce(T, &mut Vec<u8>)) {
@@ -381,7 +404,8 @@ impl Components {
         }
     }
 
-    fn digest(self) -> [u8; 32] {
+    fn digest(mut self) -> [u8; 32] {
+        self.hash.update(&self.buffer);
         self.hash.finalize().into()
     }
 }

@@ -4,9 +4,22 @@
 //! Members have no order and are unique, `null` is a value, arrays are ordered, strings are kept
 //! character by character, without Unicode normalisation. A number is its exact decimal value.
 
-use std::cmp::Ordering;
+use std::{borrow::Cow, cmp::Ordering};
 
 use crate::{Pointer, pointer::array_index};
+
+/// Whether a byte stands for itself in a string (RFC 8259, section 7).
+const PLAIN: [bool; 256] = {
+    let mut plain = [true; 256];
+    let mut control = 0;
+    while control < 0x20 {
+        plain[control] = false;
+        control += 1;
+    }
+    plain[b'"' as usize] = false;
+    plain[b'\\' as usize] = false;
+    plain
+};
 
 mod canonical;
 mod number;
@@ -16,27 +29,27 @@ mod serde_form;
 pub use number::Number;
 pub use parse::{JsonError, JsonFault};
 
-/// A JSON value.
+/// A JSON value. What it can it borrows from the text `'t` that it was read from.
 ///
 /// Equal values are equal intents: however a document spells its whitespace, escapes, numbers and
 /// member order, it parses to the same value.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Json {
+pub enum Json<'t> {
     /// `null`, which is not the same as an absent member.
     Null,
     /// `true` or `false`.
     Bool(bool),
     /// A number, exact.
-    Number(Number),
+    Number(Number<'t>),
     /// A string.
-    String(String),
+    String(Cow<'t, str>),
     /// An array, in its order.
-    Array(Vec<Json>),
+    Array(Vec<Json<'t>>),
     /// An object.
-    Object(Members),
+    Object(Members<'t>),
 }
 
-impl Json {
+impl<'t> Json<'t> {
     /// The deepest nesting of arrays and objects that is read: 128.
     pub const MAX_DEPTH: usize = 128;
 
@@ -48,7 +61,7 @@ impl Json {
     ///
     /// # Errors
     /// [`JsonError`]: what is wrong and where, never what is there.
-    pub fn parse(text: &[u8]) -> Result<Self, JsonError> {
+    pub fn parse(text: &'t [u8]) -> Result<Self, JsonError> {
         parse::document(text)
     }
 
@@ -81,10 +94,27 @@ impl Json {
 
     /// Puts a member where an object has none of its name, and says whether it did. Neither
     /// replaces a value, `null` included, nor makes the objects on the way.
-    pub fn insert_absent(&mut self, place: &Pointer, value: &Self) -> bool {
+    pub fn insert_absent(&mut self, place: &Pointer, value: &Json<'static>) -> bool {
         match place.split_last().and_then(|(last, parents)| Some((last, self.descend(parents)?))) {
             Some((last, Self::Object(members))) => members.insert_absent(last, value),
             _ => false,
+        }
+    }
+
+    /// The same value with a text of its own.
+    pub fn into_owned(self) -> Json<'static> {
+        match self {
+            Self::Null => Json::Null,
+            Self::Bool(value) => Json::Bool(value),
+            Self::Number(number) => Json::Number(number.into_owned()),
+            Self::String(text) => Json::String(text.into_owned().into()),
+            Self::Array(items) => Json::Array(items.into_iter().map(Self::into_owned).collect()),
+            Self::Object(Members(members)) => {
+                let own = |(name, value): (Cow<'_, str>, Json<'_>)| {
+                    (name.into_owned().into(), value.into_owned())
+                };
+                Json::Object(Members(members.into_iter().map(own).collect()))
+            }
         }
     }
 
@@ -116,39 +146,39 @@ impl Json {
 /// The members of an object: unique names, in the order of their UTF-16 code units (RFC 8785,
 /// section 3.2.3).
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Members(Vec<(Box<str>, Json)>);
+pub struct Members<'t>(Vec<(Cow<'t, str>, Json<'t>)>);
 
-impl Members {
+impl<'t> Members<'t> {
     /// Sorts members that came in any order. `None` when a name is there twice.
-    pub fn new(mut members: Vec<(Box<str>, Json)>) -> Option<Self> {
+    pub fn new(mut members: Vec<(Cow<'t, str>, Json<'t>)>) -> Option<Self> {
         members.sort_unstable_by(|(a, _), (b, _)| utf16_order(a, b));
-        let twice = |pair: &[(Box<str>, Json)]| matches!(pair, [(a, _), (b, _)] if a == b);
+        let twice = |pair: &[(Cow<'t, str>, Json<'t>)]| matches!(pair, [(a, _), (b, _)] if a == b);
         (!members.windows(2).any(twice)).then_some(Self(members))
     }
 
     /// The member of this name.
-    pub fn get(&self, name: &str) -> Option<&Json> {
+    pub fn get(&self, name: &str) -> Option<&Json<'t>> {
         self.find(name).ok().and_then(|at| self.0.get(at)).map(|(_, value)| value)
     }
 
     /// The members in canonical order.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &Json)> {
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &Json<'t>)> {
         self.0.iter().map(|(name, value)| (&**name, value))
     }
 
-    fn get_mut(&mut self, name: &str) -> Option<&mut Json> {
+    fn get_mut(&mut self, name: &str) -> Option<&mut Json<'t>> {
         self.find(name).ok().and_then(|at| self.0.get_mut(at)).map(|(_, value)| value)
     }
 
-    fn remove(&mut self, name: &str) -> Option<Json> {
+    fn remove(&mut self, name: &str) -> Option<Json<'t>> {
         self.find(name).ok().map(|at| self.0.remove(at).1)
     }
 
-    fn insert_absent(&mut self, name: &str, value: &Json) -> bool {
+    fn insert_absent(&mut self, name: &str, value: &Json<'static>) -> bool {
         match self.find(name) {
             Ok(_) => false,
             Err(at) => {
-                self.0.insert(at, (name.into(), value.clone()));
+                self.0.insert(at, (name.to_owned().into(), value.clone()));
                 true
             }
         }

@@ -24,9 +24,16 @@ impl Attempting {
     ) -> Result<(Decision, DecisionRules), StoreError> {
         let record = &found.record;
         let present = self.operation.pinned();
-        let pinned = self.engine.pinned_policy(record.policy).await?;
-        let rules = DecisionRules::stricter(pinned.as_deref().unwrap_or(present), present);
-        let compared = self.compare(&record.fingerprint, pinned.as_deref(), intent);
+        let other;
+        let pinned = if record.policy == self.operation.digest() {
+            Some(present)
+        } else {
+            // Rare, so that its future is not part of every attempt's.
+            other = Box::pin(self.engine.pinned_policy(record.policy)).await?;
+            other.as_deref()
+        };
+        let rules = DecisionRules::stricter(pinned.unwrap_or(present), present);
+        let compared = self.compare(&record.fingerprint, pinned, intent);
         Ok((decide(record, compared, found.now, &rules), rules))
     }
 
@@ -61,10 +68,10 @@ impl Attempting {
     pub(crate) fn answer(
         &self,
         decision: Decision,
-        found: Found,
+        found: Box<Found>,
         rules: &DecisionRules,
     ) -> (&'static str, Answer<Infallible>) {
-        let Found { record, response, now } = found;
+        let Found { record, response, now } = *found;
         let problem = |kind, detail: &'static str| Answer::Problem(Problem::new(kind, detail));
         match (decision, response) {
             (Decision::Replay, Some(response)) => {

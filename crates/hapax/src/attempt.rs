@@ -30,7 +30,9 @@ use crate::metric_definitions::BUSINESS_DUPLICATES;
 /// # let _ = fields;
 /// ```
 #[derive(Clone)]
-pub struct Attempt {
+pub struct Attempt(Arc<Facts>);
+
+struct Facts {
     operation: OperationName,
     id: RecordId,
     secret: EffectSecret,
@@ -41,24 +43,24 @@ pub struct Attempt {
 
 impl Attempt {
     pub(crate) fn new(operation: &OperationName, record: &Record, secret: &EffectSecret) -> Self {
-        Self {
+        Self(Arc::new(Facts {
             operation: operation.clone(),
             id: record.id,
             secret: secret.clone(),
             number: record.attempt,
             clean: record.clean,
             sent: Sent::default(),
-        }
+        }))
     }
 
     /// The operation's name.
-    pub const fn operation(&self) -> &OperationName {
-        &self.operation
+    pub fn operation(&self) -> &OperationName {
+        &self.0.operation
     }
 
     /// The identity of the record.
-    pub const fn record_id(&self) -> RecordId {
-        self.id
+    pub fn record_id(&self) -> RecordId {
+        self.0.id
     }
 
     /// The identity to carry downstream where the attempt is one call: the same for every attempt
@@ -70,17 +72,17 @@ impl Attempt {
     /// The identity of a step, likewise: one id for two calls would make the provider refuse the
     /// second.
     pub fn effect_id_of(&self, step: &str) -> EffectId {
-        EffectId::new(&self.secret, &self.id, step)
+        EffectId::new(&self.0.secret, &self.0.id, step)
     }
 
     /// The attempt's fencing number, for `Hapax-Attempt`.
-    pub const fn number(&self) -> hapax_core::Attempt {
-        self.number
+    pub fn number(&self) -> hapax_core::Attempt {
+        self.0.number
     }
 
     /// Whether no earlier attempt can have had an effect.
-    pub const fn is_clean(&self) -> bool {
-        self.clean
+    pub fn is_clean(&self) -> bool {
+        self.0.clean
     }
 
     /// Counts that this attempt is a duplicate by a rule of the application, such as a reference
@@ -110,7 +112,7 @@ impl Attempt {
     /// # }
     /// ```
     pub fn count_business_duplicate(&self) {
-        let operation = self.operation.as_str().to_owned();
+        let operation = self.0.operation.as_str().to_owned();
         counter!(BUSINESS_DUPLICATES, "operation" => operation).increment(1);
     }
 
@@ -119,29 +121,29 @@ impl Attempt {
     /// It begins as "may have": an execution that is cut short, by its timeout or at the end of a
     /// drain, has an unknown outcome. One that [says](Sent::set) `false` while it only prepares,
     /// and `true` before its first byte goes out, was not applied if it is cut before that.
-    pub const fn sent(&self) -> &Sent {
-        &self.sent
+    pub fn sent(&self) -> &Sent {
+        &self.0.sent
     }
 }
 
 impl fmt::Debug for Attempt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Attempt")
-            .field("operation", &self.operation)
-            .field("record", &self.id)
-            .field("number", &self.number)
-            .field("clean", &self.clean)
+            .field("operation", &self.0.operation)
+            .field("record", &self.0.id)
+            .field("number", &self.0.number)
+            .field("clean", &self.0.clean)
             .finish_non_exhaustive()
     }
 }
 
-/// Whether anything of an execution may have left this process. Clones are one.
-#[derive(Clone, Debug)]
-pub struct Sent(Arc<AtomicBool>);
+/// Whether anything of an execution may have left this process.
+#[derive(Debug)]
+pub struct Sent(AtomicBool);
 
 impl Default for Sent {
     fn default() -> Self {
-        Self(Arc::new(AtomicBool::new(true)))
+        Self(AtomicBool::new(true))
     }
 }
 

@@ -2,16 +2,15 @@
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
-use hapax_core::{
-    Admission, Advance, Decision, Fingerprint, NewClaim, Owner, Problem, Record, RecordId,
-};
+use hapax_core::{Admission, Advance, Decision, Fingerprint, NewClaim, Problem, Record, RecordId};
 use hapax_store::{Certainty, Claimed, StoreError};
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::sleep;
 use tracing::warn;
 
 use crate::{
     Answer, Attempt, Executed, Hapax, Intent, Operation,
     answering::policy_unknown,
+    patience::Patience,
     points::Kind,
     reply_slot::{Early, ReplySlot},
 };
@@ -30,7 +29,7 @@ pub(crate) struct Attempting {
 }
 
 /// What taking the record came to.
-pub(crate) enum Taken<R = Record> {
+pub(crate) enum Taken<R = Box<Record>> {
     /// It is ours.
     Ours(R),
     /// Nothing is to be executed: the word of the decision, and what the caller gets.
@@ -44,7 +43,7 @@ impl Attempting {
     where
         T: Send + 'static,
         F: FnOnce(Attempt) -> Fut + Send + 'static,
-        Fut: Future<Output = Executed<T>> + Send + 'static,
+        Fut: Future<Output = Box<Executed<T>>> + Send + 'static,
     {
         // Nothing happens between the claim and the send, so one write is both.
         let taken = self.take(&intent, Admission::WithClaim, &slot).await;
@@ -68,7 +67,7 @@ impl Attempting {
         intent: &dyn Intent,
         admission: Admission,
         early: &dyn Early,
-    ) -> Taken<(Record, Attempt)> {
+    ) -> Taken<(Box<Record>, Attempt)> {
         match self.new_claim(admission) {
             Ok(claim) => self.take_by(&claim, None, intent, early).await,
             Err(error) => self.store_failed(&error),
@@ -82,7 +81,7 @@ impl Attempting {
         claimed: Option<Claimed>,
         intent: &dyn Intent,
         early: &dyn Early,
-    ) -> Taken<(Record, Attempt)> {
+    ) -> Taken<(Box<Record>, Attempt)> {
         match self.take_record(claim, claimed, intent, early).await {
             Ok(Taken::Ours(record)) => self.attempt_at(record, early).await,
             Ok(Taken::Answered(decision, answer)) => Taken::Answered(decision, answer),
@@ -91,7 +90,11 @@ impl Attempting {
     }
 
     /// What an execution is told of a record that is ours by now.
-    async fn attempt_at(&self, record: Record, early: &dyn Early) -> Taken<(Record, Attempt)> {
+    async fn attempt_at(
+        &self,
+        record: Box<Record>,
+        early: &dyn Early,
+    ) -> Taken<(Box<Record>, Attempt)> {
         if !early.is_open() {
             // The caller was told that nothing was executed; keep that true.
             Box::pin(self.undo(&record)).await;
@@ -145,6 +148,8 @@ impl Attempting {
     }
 
     /// What a claim came to, once the record stands still; `None`: it is gone, claim again.
+    ///
+    /// What is rare is boxed, so that its future is not part of every attempt's.
     async fn take_claimed(
         &self,
         claimed: Claimed,
@@ -164,10 +169,8 @@ impl Attempting {
                 Decision::Advance(reason) => {
                     let seen = found.record.seen();
                     let advance = Advance { seen, reason, claim: claim.clone() };
-                    match self
-                        .insist(early, || self.writes(Kind::Claim, store.advance(advance.clone())))
-                        .await?
-                    {
+                    let write = || self.writes(Kind::Claim, store.advance(advance.clone()));
+                    match Box::pin(self.insist(early, write)).await? {
                         Claimed::Ours(record) => return Ok(Some(Taken::Ours(record))),
                         Claimed::Theirs(now) => found = now,
                         Claimed::Gone => return Ok(None),
@@ -175,17 +178,16 @@ impl Attempting {
                 }
                 Decision::Doubt => {
                     let seen = found.record.seen();
-                    match self.insist(early, || store.doubt(self.id, seen)).await? {
+                    match Box::pin(self.insist(early, || store.doubt(self.id, seen))).await? {
                         Some(now) => *found = now,
                         None => return Ok(None),
                     }
                 }
-                // Rare, like undoing: their futures are not part of every attempt's.
                 Decision::InFlight => {
                     return Ok(Some(Box::pin(self.wait(intent, early)).await));
                 }
                 decided => {
-                    let (word, answer) = self.answer(decided, *found, &rules);
+                    let (word, answer) = self.answer(decided, found, &rules);
                     return Ok(Some(Taken::Answered(word, answer)));
                 }
             }
@@ -194,13 +196,12 @@ impl Attempting {
     }
 
     pub(crate) fn new_claim(&self, admission: Admission) -> Result<NewClaim, StoreError> {
-        let mut random = [0; 16];
-        getrandom::fill(&mut random).map_err(|error| StoreError::Unavailable {
+        let owner = self.engine.inner.owners.give().map_err(|error| StoreError::Unavailable {
             reason: format!("no randomness for an owner token: {error}"),
         })?;
         Ok(NewClaim {
             id: self.id,
-            owner: Owner::from_bytes(random),
+            owner,
             fingerprint: self.fingerprint,
             policy: self.operation.digest(),
             lease: self.operation.policy().lease,
@@ -223,22 +224,12 @@ impl Attempting {
         write: impl Fn() -> hapax_store::Reply<'a, R>,
     ) -> Result<R, StoreError> {
         let inner = &self.engine.inner;
-        let deadline = Instant::now() + inner.options.store_timeout;
+        let late = || self.store_problem(&StoreError::Unavailable { reason: String::new() });
+        let mut patience = Patience::of(self, early, late);
         let mut pause = Duration::from_millis(20);
         let mut was_lost = false;
         loop {
-            let mut writing = write();
-            let written = loop {
-                tokio::select! {
-                    biased;
-                    written = &mut writing => break written,
-                    () = sleep_until(deadline), if early.is_open() => {
-                        let late = StoreError::Unavailable { reason: "timeout".to_owned() };
-                        early.refuse(self.store_problem(&late));
-                    }
-                }
-            };
-            let error = match written {
+            let error = match patience.wait(write()).await {
                 Ok(done) => return Ok(done),
                 Err(error) => error,
             };

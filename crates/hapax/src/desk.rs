@@ -18,11 +18,12 @@ use hapax_store::StoreError;
 use metrics::counter;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
-use tracing::{Instrument, error};
+use tracing::error;
 
 use crate::{
     Answer, Attempt, Ended, Executed, FirstOutcome, Hapax, Intent,
     claim::{Attempting, Taken},
+    detached::begin,
     drive::{Driven, Limits},
     metric_definitions::ATTEMPTS_MISUSED,
     protected::{Protected, Registered},
@@ -74,11 +75,11 @@ pub(crate) struct NotTaken;
 
 impl Hapax {
     /// Answers one attempt of a service whose handler takes it. See [`run`](Self::run).
-    pub(crate) async fn run_taking<T, F, Fut>(&self, arrived: Arrived, execute: F) -> Answer<T>
+    pub(crate) async fn run_taking<T, F, Fut>(&self, arrived: Arrived, execute: F) -> Box<Answer<T>>
     where
         T: Send + 'static,
         F: FnOnce(Arc<Desk>) -> Fut + Send + 'static,
-        Fut: Future<Output = Executed<T>> + Send + 'static,
+        Fut: Future<Output = Box<Executed<T>>> + Send + 'static,
     {
         let engine = self.clone();
         self.track(|slot| async move {
@@ -98,7 +99,8 @@ impl Hapax {
                     Err(_) => std::future::pending().await,
                 }
             };
-            let driven = desk.engine.drive(limits, execute(Arc::clone(&desk))).await;
+            let execution = Box::pin(execute(Arc::clone(&desk)));
+            let driven = desk.engine.drive(limits, execution).await;
             desk.settle(driven, slot).await;
         })
         .await
@@ -108,8 +110,8 @@ impl Hapax {
 impl Desk {
     /// Takes the attempt for an execution that is told by steps.
     ///
-    /// In a task of its own: a claim that the handler gives up half-way may be there nevertheless,
-    /// and is then given back.
+    /// Detached: a claim that the handler gives up half-way may be there nevertheless, and is then
+    /// given back.
     pub(crate) async fn take_steps(self: &Arc<Self>) -> Result<Arc<Running>, NotTaken> {
         self.begin_taking()?;
         let (desk, token) = (Arc::clone(self), self.engine.inner.tracker.token());
@@ -118,7 +120,7 @@ impl Desk {
             drop(token);
             taken
         };
-        tokio::spawn(taking.in_current_span()).await.unwrap_or(Err(NotTaken))
+        begin(Box::pin(taking)).await.end().await.unwrap_or(Err(NotTaken))
     }
 
     async fn claim_steps(&self) -> Result<Arc<Running>, NotTaken> {
@@ -246,7 +248,7 @@ impl Desk {
     }
 
     /// Answers by what lies on the desk and what the handler said.
-    async fn settle<T: Send>(&self, driven: Driven<Executed<T>>, slot: ReplySlot<T>) {
+    async fn settle<T: Send>(&self, driven: Driven<Box<Executed<T>>>, slot: ReplySlot<T>) {
         let on_desk = mem::replace(&mut *self.on_desk.lock(), OnDesk::Closed);
         let driven = if self.misused.load(Ordering::Relaxed) { Driven::Panicked } else { driven };
         match on_desk {
@@ -268,8 +270,9 @@ impl Desk {
     /// The answer of a handler that has not taken its attempt. An error is that of something in
     /// front of the handler: nothing was claimed, and its answer is passed on. A success is one
     /// that nothing protects.
-    fn without_attempt<T>(&self, driven: Driven<Executed<T>>) -> Answer<T> {
-        if let Driven::Ended(Executed { ended: Ended::Answered(reply), live: Some(live) }) = driven
+    fn without_attempt<T>(&self, driven: Driven<Box<Executed<T>>>) -> Answer<T> {
+        if let Driven::Ended(executed) = driven
+            && let Executed { ended: Ended::Answered(reply), live: Some(live) } = *executed
         {
             if reply.status >= 400 {
                 return Answer::First { live, outcome: FirstOutcome::Untouched };

@@ -1,6 +1,9 @@
 //! Driving an execution to its end, its limits, its panic or the end of the drain.
 
-use std::{pin::pin, time::Duration};
+use std::{
+    pin::{Pin, pin},
+    time::Duration,
+};
 
 use hapax_core::Ownership;
 use hapax_store::Written;
@@ -40,7 +43,7 @@ impl Hapax {
     pub(crate) fn drive<T>(
         &self,
         granted: impl Future<Output = Limits>,
-        execution: impl Future<Output = T>,
+        execution: Pin<Box<impl Future<Output = T>>>,
     ) -> impl Future<Output = Driven<T>> {
         self.drive_caught(granted, catch(execution))
     }

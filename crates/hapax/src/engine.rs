@@ -9,13 +9,12 @@ use hapax_core::{
 use hapax_store::{MemoryStore, SecretPin, Store, StoreError, SystemClock};
 use parking_lot::RwLock;
 use thiserror::Error;
-use tokio::sync::oneshot;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use tracing::{Instrument, warn};
+use tracing::warn;
 
 use crate::{
-    Answer, Attempt, Executed, Intent, Operation, claim::Attempting, protected::Protected,
-    reply_slot::ReplySlot, waiters::Waiters,
+    Answer, Attempt, Executed, Intent, Operation, claim::Attempting, detached::begin,
+    owners::Owners, protected::Protected, reply_slot::ReplySlot, waiters::Waiters,
 };
 
 /// The engine. Cheap to clone; all clones are one.
@@ -42,6 +41,7 @@ pub struct Hapax {
 pub(crate) struct Inner {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) secrets: Secrets,
+    pub(crate) owners: Owners,
     pub(crate) options: Options,
     pub(crate) waiters: Arc<Waiters>,
     pub(crate) tracker: TaskTracker,
@@ -52,6 +52,9 @@ pub(crate) struct Inner {
     policies: RwLock<HashMap<PolicyDigest, Arc<PinnedPolicy>>>,
     /// The operations of this process by name, for those that name them.
     pub(crate) defined: RwLock<HashMap<OperationName, Arc<Protected>>>,
+    /// What the layers of each operation have in common.
+    #[cfg(feature = "tower")]
+    pub(crate) layered: parking_lot::Mutex<HashMap<OperationName, PinnedPolicy>>,
     /// The application's own transactions, where the store is in its database.
     #[cfg(feature = "sqlite")]
     pub(crate) transactions: std::sync::OnceLock<hapax_sql::Transactions>,
@@ -197,6 +200,7 @@ impl Hapax {
         let inner = Inner {
             store,
             secrets,
+            owners: Owners::new(),
             options,
             waiters: Arc::default(),
             tracker: TaskTracker::new(),
@@ -204,6 +208,8 @@ impl Hapax {
             abandon: CancellationToken::new(),
             policies: RwLock::default(),
             defined: RwLock::default(),
+            #[cfg(feature = "tower")]
+            layered: parking_lot::Mutex::default(),
             #[cfg(feature = "sqlite")]
             transactions: std::sync::OnceLock::new(),
             #[cfg(feature = "testing")]
@@ -258,10 +264,11 @@ impl Hapax {
 
     /// Answers one attempt: claims, decides, executes if nobody did, settles.
     ///
-    /// Claiming, executing and settling run in a tracked task: dropping this future, because the
-    /// caller hung up, changes nothing of them. `execute` is called at most once, after the record
-    /// is claimed and admitted; if it panics or outlives the operation's timeout, the outcome is
-    /// unknown. An answer that says the effect happened is given only after that is durable.
+    /// Whatever waits of claiming, executing and settling runs in a tracked task: dropping this
+    /// future, because the caller hung up, changes nothing of them. `execute` is called at most
+    /// once, after the record is claimed and admitted; if it panics or outlives the operation's
+    /// timeout, the outcome is unknown. An answer that says the effect happened is given only after
+    /// that is durable.
     pub async fn run<T, F, Fut>(
         &self,
         operation: &Arc<Operation>,
@@ -275,29 +282,39 @@ impl Hapax {
         F: FnOnce(Attempt) -> Fut + Send + 'static,
         Fut: Future<Output = Executed<T>> + Send + 'static,
     {
-        let attempting =
-            Attempting { engine: self.clone(), operation: operation.clone(), id, fingerprint };
-        self.track(|slot| attempting.run(intent, execute, slot)).await
+        let operation = Arc::clone(operation);
+        let attempting = Attempting { engine: self.clone(), operation, id, fingerprint };
+        let execute = |attempt| {
+            let executing = execute(attempt);
+            async { Box::new(executing.await) }
+        };
+        *self.track(|slot| attempting.run(intent, execute, slot)).await
     }
 
-    /// Runs the whole way of an attempt in a task of its own, which shutdown waits for and the
-    /// caller's end does not end.
-    pub(crate) async fn track<T, F>(&self, attempt: impl FnOnce(ReplySlot<T>) -> F) -> Answer<T>
+    /// Runs the whole way of an attempt, which shutdown waits for and the caller's end does not end.
+    pub(crate) async fn track<T, F>(
+        &self,
+        attempt: impl FnOnce(ReplySlot<T>) -> F,
+    ) -> Box<Answer<T>>
     where
         T: Send + 'static,
         F: Future<Output = ()> + Send + 'static,
     {
-        let (sender, answer) = oneshot::channel();
-        // Some kilobytes, which spawning would move several times over.
-        let attempt = Box::pin(self.lives(attempt(ReplySlot::new(sender))));
         // It is tracked before the check, so that a shutdown that begins in between waits.
-        let attempt = self.inner.tracker.track_future(attempt);
+        let token = self.inner.tracker.token();
         if self.is_draining() {
-            return Answer::Problem(draining());
+            return Box::new(Answer::Problem(draining()));
         }
-        tokio::spawn(attempt.in_current_span());
-        // The task answers on every path; if it ever did not, nothing is known.
-        answer.await.unwrap_or_else(|_| Answer::Problem(unknown_after_fault()))
+        // Large, and boxed before anything is built around it that would be as large.
+        let (slot, arriving) = ReplySlot::new();
+        let attempt = Box::pin(attempt(slot));
+        let attempt = self.lives(async move {
+            attempt.await;
+            drop(token);
+        });
+        // It may go on behind its answer.
+        drop(begin(Box::pin(attempt)).await);
+        arriving.answer().await
     }
 
     /// Stops: refuses new attempts, waits for executions up to `bound`, then makes what is left

@@ -25,6 +25,13 @@ pub struct Executed<T> {
     pub live: Option<T>,
 }
 
+impl<T> Executed<T> {
+    /// Something was sent, and no complete answer came back.
+    pub(crate) const fn lost() -> Self {
+        Self { ended: Ended::Lost, live: None }
+    }
+}
+
 /// How an execution ended.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Ended {
@@ -37,7 +44,7 @@ pub enum Ended {
 }
 
 impl Ended {
-    pub(crate) const fn reply(&self) -> Option<&Reply> {
+    pub(crate) const fn reply_mut(&mut self) -> Option<&mut Reply> {
         match self {
             Self::Answered(reply) => Some(reply),
             Self::NeverSent | Self::Lost => None,

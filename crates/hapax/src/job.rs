@@ -138,7 +138,7 @@ impl Hapax {
         let answer = self
             .track(|slot| async move { attempting.run_steps(&asked, execute, slot).await })
             .await;
-        done(answer)
+        done(*answer)
     }
 
     /// The policy of an operation that is done without HTTP, or of a name that several routes
@@ -158,9 +158,10 @@ impl Hapax {
     /// # Panics
     /// If the name is none, or the policy inconsistent, with what is wrong: that is found when the
     /// application starts.
+    #[track_caller]
     pub fn define(&self, name: &str, change: impl FnOnce(&mut OperationPolicy)) {
         let mut policy = protected::policy_of(name);
-        change(&mut policy);
+        protected::change(&mut policy, change);
         let protected = Arc::new(Protected::new(&policy));
         self.inner.defined.write().insert(policy.name, protected);
     }
@@ -231,7 +232,7 @@ const fn driven(running: Arc<Running>) -> Execution {
 }
 
 /// What a closure came back with, as the answer of a service.
-fn executed<T: Serialize, E>(result: Result<T, E>) -> Executed<Result<T, E>> {
+fn executed<T: Serialize, E>(result: Result<T, E>) -> Box<Executed<Result<T, E>>> {
     let reply = |status, response| Reply {
         status,
         said: None,
@@ -250,7 +251,7 @@ fn executed<T: Serialize, E>(result: Result<T, E>) -> Executed<Result<T, E>> {
         },
         Err(_) => Ended::Lost,
     };
-    Executed { ended, live: Some(result) }
+    Box::new(Executed { ended, live: Some(result) })
 }
 
 /// A value as it is stored.

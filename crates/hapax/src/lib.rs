@@ -53,8 +53,8 @@
 //!
 //! [`Hapax`] is the engine. A door turns what arrives into an [`Intent`] and hands it over with a
 //! closure that produces the effect; [`Hapax::run`] claims the record, decides, executes at most
-//! once at a time, settles, and answers every copy. The work runs in a task of its own: a caller
-//! that hangs up changes nothing.
+//! once at a time, settles, and answers every copy. Whatever of it waits runs in a task of its own: a
+//! caller that hangs up changes nothing.
 #![forbid(unsafe_code)]
 
 mod answer;
@@ -67,6 +67,7 @@ mod catch_unwind;
 mod claim;
 #[cfg(feature = "tower")]
 mod desk;
+mod detached;
 mod drive;
 pub mod effect_secret;
 mod engine;
@@ -82,7 +83,10 @@ mod layer;
 mod local;
 pub mod metric_definitions;
 mod operation;
+mod owners;
+mod patience;
 mod points;
+mod poll_once;
 mod protected;
 mod reply_slot;
 mod running;

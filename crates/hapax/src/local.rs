@@ -12,15 +12,14 @@ use tokio::time::{Instant, sleep, timeout};
 use tracing::{error, warn};
 
 use crate::{
-    Answer, ByReturn, Ended, Executed, Execution, Held, Interrupted, Step, StepError,
+    Answer, ByReturn, Executed, Execution, Held, Interrupted, Step, StepError,
     claim::Attempting,
     job::outcome,
     metric_definitions::TRANSACTIONS_KEPT,
     points::{Kind, Moment},
-    reply_slot::ReplySlot,
     running::Running,
+    settle::Settling,
     transaction::Committed,
-    waiters::Leading,
 };
 
 /// The last transaction, as a point that an attempt passes.
@@ -174,32 +173,28 @@ impl Attempting {
         &self,
         open: OpenTransaction,
         record: &Record,
-        classified: Classified,
-        executed: Executed<T>,
-        leading: Leading,
-        slot: ReplySlot<T>,
+        mut settling: Settling<T>,
     ) {
         let Some(transactions) = self.engine.inner.transactions.get() else {
             return;
         };
-        if !matches!(classified, Classified::Outcome(_)) {
+        if !matches!(settling.classified, Classified::Outcome(_)) {
             // What it had written is done again by the attempt that goes on.
             let _ = open.roll_back().await;
-            return self.settle(record, classified, executed, leading, slot).await;
+            return self.settle(record, settling).await;
         }
-        let settlement = self.settlement(classified, &executed.ended);
+        let settlement = self.settlement(&mut settling);
         match self.commit(transactions, open, record, None, settlement).await {
             Committed::Done(record) => {
-                let written = Written::Done(record);
-                self.answer_settled(written, classified, executed, leading, slot).await;
+                self.answer_settled(Written::Done(record), settling).await;
             }
             Committed::Unknown(error) => {
                 warn!(%error, record = %self.id, "whether the last transaction committed is unknown");
-                slot.send(Answer::Problem(self.unknown_problem(true)));
+                settling.slot.send(Answer::Problem(self.unknown_problem(true)));
             }
             Committed::NotWritten(error) => {
                 warn!(%error, record = %self.id, "the last transaction was not committed");
-                self.interrupted(record, leading, slot).await;
+                self.interrupted(record, settling).await;
             }
             Committed::EndedElsewhere => {
                 error!(
@@ -207,16 +202,16 @@ impl Attempting {
                     "a handler ended its last transaction itself: leave COMMIT and ROLLBACK to hapax"
                 );
                 counter!(TRANSACTIONS_KEPT).increment(1);
-                self.interrupted(record, leading, slot).await;
+                self.interrupted(record, settling).await;
             }
         }
     }
 
     /// The execution is not over: the next retry goes on after its last step.
-    async fn interrupted<T: Send>(&self, record: &Record, leading: Leading, slot: ReplySlot<T>) {
-        let executed = Executed { ended: Ended::Lost, live: None };
-        let classified = Classified::Uncertain { show: false };
-        self.settle(record, classified, executed, leading, slot).await;
+    async fn interrupted<T: Send>(&self, record: &Record, mut settling: Settling<T>) {
+        settling.executed = Box::new(Executed::lost());
+        settling.classified = Classified::Uncertain { show: false };
+        self.settle(record, settling).await;
     }
 }
 

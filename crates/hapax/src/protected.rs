@@ -26,13 +26,27 @@ pub(crate) struct Protected {
 }
 
 /// The policy of an operation of which nothing is said but its name.
+#[track_caller]
 pub(crate) fn policy_of(name: &str) -> OperationPolicy {
     let mut policy = OperationPolicy::new(name_of(name), "");
     policy.key.required = true;
     policy
 }
 
+/// Changes a policy, and not whose it is.
+#[track_caller]
+pub(crate) fn change(policy: &mut OperationPolicy, change: impl FnOnce(&mut OperationPolicy)) {
+    let name = policy.name.clone();
+    change(policy);
+    assert!(
+        policy.name == name,
+        "operation {name}: its policy gives it another name, {}; the name is where it begins",
+        policy.name
+    );
+}
+
 /// The name of an operation, which is written in the application's code.
+#[track_caller]
 #[expect(clippy::panic, reason = "as axum does for a route that is none")]
 pub(crate) fn name_of(name: &str) -> OperationName {
     OperationName::new(name).unwrap_or_else(|error| panic!("{name:?}: {error}"))
@@ -40,6 +54,7 @@ pub(crate) fn name_of(name: &str) -> OperationName {
 
 impl Protected {
     /// Panics if the policy is inconsistent, with what is wrong: that is found at the start.
+    #[track_caller]
     pub(crate) fn new(policy: &OperationPolicy) -> Self {
         let wrong: Vec<_> = policy.check().iter().map(ToString::to_string).collect();
         assert!(wrong.is_empty(), "operation {}: {}", policy.name, wrong.join("; "));

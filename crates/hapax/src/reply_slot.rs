@@ -10,10 +10,14 @@ use hapax_core::Problem;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-use crate::Answer;
+use crate::{Answer, engine::unknown_after_fault};
 
 /// Where the answer goes: once, to a caller that may have hung up. Clones are one.
-pub(crate) struct ReplySlot<T>(Arc<Mutex<Option<oneshot::Sender<Answer<T>>>>>);
+///
+/// The answer is boxed: it passes through many hands.
+pub(crate) struct ReplySlot<T>(Arc<Mutex<Option<Sender<T>>>>);
+
+type Sender<T> = oneshot::Sender<Box<Answer<T>>>;
 
 /// What claiming needs of it, whatever the answer's type: it only ever refuses early.
 pub(crate) trait Early: Send + Sync {
@@ -34,8 +38,10 @@ impl<T> Clone for ReplySlot<T> {
 }
 
 impl<T> ReplySlot<T> {
-    pub(crate) fn new(sender: oneshot::Sender<Answer<T>>) -> Self {
-        Self(Arc::new(Mutex::new(Some(sender))))
+    /// A slot, and where what is put into it arrives.
+    pub(crate) fn new() -> (Self, Arriving<T>) {
+        let (sender, receiver) = oneshot::channel();
+        (Self(Arc::new(Mutex::new(Some(sender)))), Arriving(receiver))
     }
 
     /// A slot whose caller needs no answer.
@@ -47,8 +53,19 @@ impl<T> ReplySlot<T> {
     pub(crate) fn send(&self, answer: Answer<T>) {
         if let Some(sender) = self.0.lock().take() {
             // A caller that hung up gets its answer by its retry.
-            let _ = sender.send(answer);
+            let _ = sender.send(Box::new(answer));
         }
+    }
+}
+
+/// Where the answer arrives.
+pub(crate) struct Arriving<T>(oneshot::Receiver<Box<Answer<T>>>);
+
+impl<T> Arriving<T> {
+    /// The answer. There is one on every path; if there ever were none, nothing is known.
+    pub(crate) async fn answer(self) -> Box<Answer<T>> {
+        let unknown = |_| Box::new(Answer::Problem(unknown_after_fault()));
+        self.0.await.unwrap_or_else(unknown)
     }
 }
 

@@ -100,12 +100,12 @@ impl Running {
         Ok(found)
     }
 
-    /// The step that is in doubt, and whether it is so by this attempt: it was given up.
     /// Whether a step has ended, in this attempt or an earlier one.
     pub(crate) fn has_done(&self) -> bool {
         self.state.lock().steps.iter().any(|step| step.done.is_some())
     }
 
+    /// The step that is in doubt, and whether it is so by this attempt: it was given up.
     pub(crate) fn in_doubt(&self) -> Option<(StepName, bool)> {
         let state = self.state.lock();
         let doubted = state.steps.iter().find(|step| step.done.is_none())?;
@@ -263,7 +263,7 @@ impl Running {
     pub(crate) fn note(&self, written: Written) -> Result<(), Interrupted> {
         self.note_unless_done(&written)?;
         if let Written::Done(record) = written {
-            self.state.lock().record = record;
+            self.state.lock().record = *record;
         }
         Ok(())
     }

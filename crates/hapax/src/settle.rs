@@ -1,6 +1,6 @@
 //! From an execution to a durable ending: drive it, classify what came back, settle, answer.
 
-use std::time::Duration;
+use std::{pin::Pin, time::Duration};
 
 use bytes::Bytes;
 use hapax_core::{
@@ -9,7 +9,7 @@ use hapax_core::{
 };
 use hapax_store::{StoreError, Written};
 use metrics::{counter, gauge, histogram};
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep};
 use tracing::{error, warn};
 
 use crate::{
@@ -20,6 +20,7 @@ use crate::{
         DOWNSTREAM_REPLAYS, EXECUTING, EXECUTION_SECONDS, EXECUTIONS, FENCED, RECORDS_MISSING,
         SETTLE_RETRIES,
     },
+    patience::Patience,
     points::{Kind, Moment},
     reply_slot::{Early, ReplySlot},
     waiters::{Freed, Leading},
@@ -28,47 +29,57 @@ use crate::{
 /// The pauses between settles that the store refused to take.
 const SETTLE_PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
+/// An execution that is over, and those who are to be told what it came to.
+pub(crate) struct Settling<T> {
+    /// What its end amounts to.
+    pub(crate) classified: Classified,
+    pub(crate) executed: Box<Executed<T>>,
+    pub(crate) leading: Leading,
+    pub(crate) slot: ReplySlot<T>,
+}
+
 impl Attempting {
     /// Executes an admitted record, settles it, answers the caller and the waiters.
     pub(crate) async fn execute_and_settle<T, F, Fut>(
         &self,
-        record: Record,
+        record: Box<Record>,
         attempt: Attempt,
         execute: F,
         slot: ReplySlot<T>,
     ) where
         T: Send + 'static,
         F: FnOnce(Attempt) -> Fut + Send + 'static,
-        Fut: Future<Output = Executed<T>> + Send + 'static,
+        Fut: Future<Output = Box<Executed<T>>> + Send + 'static,
     {
         let leading = self.engine.inner.waiters.lead(self.id, self.fingerprint);
-        let (sent, facts) = (attempt.sent().clone(), attempt.clone());
+        let facts = attempt.clone();
         let limits = std::future::ready(self.limits(&record));
-        let execution = async {
+        let execution = Box::pin(async {
             // A service tells by its answer, so there is nothing to interrupt.
             let _ = self.pass(Kind::Service, Moment::Before).await;
             let executed = execute(attempt).await;
             let _ = self.pass(Kind::Service, Moment::Acted).await;
             executed
-        };
+        });
         let driven = self.drive(limits, execution).await;
         let executed = match driven {
             Driven::Ended(executed) => executed,
-            _ => Executed {
-                ended: if sent.may_have_left() { Ended::Lost } else { Ended::NeverSent },
-                live: None,
-            },
+            _ => {
+                let sent = facts.sent().may_have_left();
+                let ended = if sent { Ended::Lost } else { Ended::NeverSent };
+                Box::new(Executed { ended, live: None })
+            }
         };
         let classified = self.classify(&record, &executed.ended);
         self.count_executed(&facts, classified, &executed.ended);
-        self.settle(&record, classified, executed, leading, slot).await;
+        self.settle(&record, Settling { classified, executed, leading, slot }).await;
     }
 
     /// Drives an execution, measured.
     pub(crate) fn drive<T>(
         &self,
         granted: impl Future<Output = Limits>,
-        execution: impl Future<Output = T>,
+        execution: Pin<Box<impl Future<Output = T>>>,
     ) -> impl Future<Output = Driven<T>> {
         let driving = self.engine.drive(granted, execution);
         async move {
@@ -130,79 +141,77 @@ impl Attempting {
     }
 
     /// Stores what an attempt came to, and answers.
-    pub(crate) async fn settle<T: Send>(
-        &self,
-        record: &Record,
-        classified: Classified,
-        executed: Executed<T>,
-        leading: Leading,
-        slot: ReplySlot<T>,
-    ) {
-        let settlement = self.settlement(classified, &executed.ended);
-        let Some(written) = self.store_settlement(record, settlement, &slot).await else { return };
+    pub(crate) async fn settle<T: Send>(&self, record: &Record, mut settling: Settling<T>) {
+        let settlement = self.settlement(&mut settling);
+        let written = self.store_settlement(record, settlement, &settling.slot).await;
+        let Some(written) = written else { return };
         if let Written::Refused { why: WriteRefused::NotClean, found } = &written
-            && classified == Classified::NotApplied
+            && settling.classified == Classified::NotApplied
             && found.record.ownership() == record.ownership()
         {
             // A write that was given up half-way was done all the same. Left as it is, the record
             // would be in flight until its lease is over.
+            settling.classified = Classified::Uncertain { show: false };
             let unknown = Settlement::Unknown { observed: None };
-            let Some(written) = self.store_settlement(record, unknown, &slot).await else { return };
-            let classified = Classified::Uncertain { show: false };
-            return self.answer_settled(written, classified, executed, leading, slot).await;
+            let again = Box::pin(self.store_settlement(record, unknown, &settling.slot)).await;
+            let Some(written) = again else { return };
+            return self.answer_settled(written, settling).await;
         }
-        self.answer_settled(written, classified, executed, leading, slot).await;
+        self.answer_settled(written, settling).await;
     }
 
     /// Answers the caller and those who wait, once it is durable what the attempt came to.
-    pub(crate) async fn answer_settled<T: Send>(
-        &self,
-        written: Written,
-        classified: Classified,
-        executed: Executed<T>,
-        leading: Leading,
-        slot: ReplySlot<T>,
-    ) {
-        let Executed { ended, live } = executed;
-        match written {
-            Written::Done(settled) => {
-                let (outcome, problem) = self.after_settling(&settled, classified, &ended).await;
-                match classified {
-                    Classified::NotApplied => leading.free(freed(ended, &problem)),
-                    _ => drop(leading),
-                }
+    ///
+    /// What is rare is boxed, so that its future is not part of every attempt's.
+    pub(crate) async fn answer_settled<T: Send>(&self, written: Written, settling: Settling<T>) {
+        match (written, settling.classified) {
+            (Written::Done(settled), Classified::Outcome(_)) => {
+                let ending = settled.ending.filter(|ending| ending.kind == EndingKind::Outcome);
+                let expires = ending.map_or(settled.created, |ending| ending.until.outcome);
+                let problem = || self.unknown_problem(false);
+                settling.answer(FirstOutcome::Stored { expires }, problem);
+            }
+            (Written::Done(_), Classified::NotApplied) => {
+                let Settling { executed, leading, slot, .. } = settling;
+                let Executed { ended, live } = *executed;
+                let problem = freed_problem(&ended);
+                leading.free(freed(ended, &problem));
                 slot.send(match live {
-                    Some(live) => Answer::First { live, outcome },
+                    Some(live) => Answer::First { live, outcome: FirstOutcome::Freed },
                     None => Answer::Problem(problem),
                 });
             }
-            Written::Refused { why, found } => {
-                drop(leading);
-                // Rare, so that its future is not part of every attempt's.
-                Box::pin(self.answer_fenced(why, *found, &slot)).await;
+            (Written::Done(_), Classified::Uncertain { .. }) => {
+                let problem = self.unknown_problem(Box::pin(self.goes_on()).await);
+                let retry_after = problem.retry_after.unwrap_or_default();
+                settling.answer(FirstOutcome::Unknown { retry_after }, || problem);
             }
-            Written::Missing => {
+            (Written::Refused { why, found }, _) => {
+                let Settling { leading, slot, .. } = settling;
+                drop(leading);
+                Box::pin(self.answer_fenced(why, found, &slot)).await;
+            }
+            (Written::Missing, _) => {
                 // Not a fence: the store has lost history, and a retry would find nothing there.
                 error!(record = %self.id, "the record of an execution is gone");
                 counter!(RECORDS_MISSING).increment(1);
                 self.engine.inner.store.distrust("the record of an execution is gone".to_owned());
-                drop(leading);
-                slot.send(Answer::Problem(self.unknown_problem(false)));
+                settling.slot.send(Answer::Problem(self.unknown_problem(false)));
             }
         }
     }
 
-    pub(crate) fn settlement(&self, classified: Classified, ended: &Ended) -> Settlement {
-        let reply = ended.reply();
+    /// What is stored of it; takes the response that is.
+    pub(crate) fn settlement<T>(&self, settling: &mut Settling<T>) -> Settlement {
+        let mut reply = settling.executed.ended.reply_mut();
         let retention = self.operation.policy().retention;
-        let response = || reply.and_then(|reply| reply.response.clone());
-        match classified {
-            Classified::Outcome(class) => Settlement::Outcome {
-                class,
-                status: reply.map_or(0, |reply| reply.status),
-                response: response(),
-                retention,
-            },
+        let mut response = || reply.as_mut().and_then(|reply| reply.response.take());
+        match settling.classified {
+            Classified::Outcome(class) => {
+                let response = response();
+                let status = reply.map_or(0, |reply| reply.status);
+                Settlement::Outcome { class, status, response, retention }
+            }
             Classified::NotApplied => Settlement::NotApplied {
                 // The service's word speaks for every attempt; a refusal for its own alone.
                 every_attempt: reply.is_some_and(|reply| reply.said.is_some()),
@@ -223,21 +232,12 @@ impl Attempting {
         early: &dyn Early,
     ) -> Option<Written> {
         let inner = &self.engine.inner;
-        let deadline = Instant::now() + inner.options.store_timeout;
+        let mut patience = Patience::of(self, early, || self.unknown_problem(false));
         let mut pause = SETTLE_PAUSE.0;
         loop {
-            let mut writing = self
+            let writing = self
                 .writes(Kind::Settle, inner.store.settle(record.ownership(), settlement.clone()));
-            let written = loop {
-                tokio::select! {
-                    biased;
-                    written = &mut writing => break written,
-                    () = sleep_until(deadline), if early.is_open() => {
-                        early.refuse(self.unknown_problem(false));
-                    }
-                }
-            };
-            let failed = match written {
+            let failed = match patience.wait(writing).await {
                 Ok(written) => return Some(written),
                 Err(failed) => failed,
             };
@@ -257,28 +257,6 @@ impl Attempting {
         }
     }
 
-    /// What became of a settled attempt, and what its caller is told where there is no live answer.
-    async fn after_settling(
-        &self,
-        settled: &Record,
-        classified: Classified,
-        ended: &Ended,
-    ) -> (FirstOutcome, Problem) {
-        match classified {
-            Classified::Outcome(_) => {
-                let ending = settled.ending.filter(|ending| ending.kind == EndingKind::Outcome);
-                let expires = ending.map_or(settled.created, |ending| ending.until.outcome);
-                (FirstOutcome::Stored { expires }, self.unknown_problem(false))
-            }
-            Classified::NotApplied => (FirstOutcome::Freed, freed_problem(ended)),
-            Classified::Uncertain { .. } => {
-                let problem = self.unknown_problem(Box::pin(self.goes_on()).await);
-                let retry_after = problem.retry_after.unwrap_or_default();
-                (FirstOutcome::Unknown { retry_after }, problem)
-            }
-        }
-    }
-
     /// Whether the next retry of this record, uncertain now, would execute: by the one decision.
     async fn goes_on(&self) -> bool {
         let found = self.engine.bounded(self.engine.inner.store.find(self.id)).await;
@@ -288,7 +266,12 @@ impl Attempting {
     }
 
     /// Another attempt ended this one: the record says what happened.
-    async fn answer_fenced<T: Send>(&self, why: WriteRefused, found: Found, slot: &ReplySlot<T>) {
+    async fn answer_fenced<T: Send>(
+        &self,
+        why: WriteRefused,
+        found: Box<Found>,
+        slot: &ReplySlot<T>,
+    ) {
         warn!(%why, record = %found.record.id, "the record moved on while this attempt executed");
         counter!(FENCED).increment(1);
         let answer = match self.decide(&found, None).await {
@@ -308,6 +291,18 @@ impl Attempting {
         };
         let nobody = ReplySlot::<()>::answered();
         self.store_settlement(record, settlement, &nobody).await;
+    }
+}
+
+impl<T> Settling<T> {
+    /// Lets those who wait look into the store, and answers the caller: with the live answer, or
+    /// with a problem where there is none.
+    fn answer(self, outcome: FirstOutcome, problem: impl FnOnce() -> Problem) {
+        drop(self.leading);
+        self.slot.send(match self.executed.live {
+            Some(live) => Answer::First { live, outcome },
+            None => Answer::Problem(problem()),
+        });
     }
 }
 

@@ -76,7 +76,8 @@ impl<'a> Step<'a> {
     }
 
     pub(crate) fn step_name(&self) -> Result<StepName, Interrupted> {
-        StepName::new(&self.name).map_err(|error| Interrupted::Misused(error.to_string()))
+        StepName::new(&self.name)
+            .map_err(|error| Interrupted::Misused(format!("{:?}: {error}", self.name)))
     }
 
     pub(crate) fn encode<T: Serialize>(&self, value: &T) -> Result<StepData, Interrupted> {

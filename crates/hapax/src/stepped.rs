@@ -15,6 +15,7 @@ use crate::{
     points::Kind,
     reply_slot::{Early, ReplySlot},
     running::Running,
+    settle::Settling,
     waiters::Leading,
 };
 
@@ -28,7 +29,7 @@ impl Attempting {
     ) where
         T: Send + 'static,
         F: FnOnce(Arc<Running>) -> Fut + Send + 'static,
-        Fut: Future<Output = Executed<T>> + Send + 'static,
+        Fut: Future<Output = Box<Executed<T>>> + Send + 'static,
     {
         let taken = self.take_steps(intent, &slot).await;
         self.run_taken_steps(taken, execute, slot).await;
@@ -43,7 +44,7 @@ impl Attempting {
     ) where
         T: Send + 'static,
         F: FnOnce(Arc<Running>) -> Fut + Send + 'static,
-        Fut: Future<Output = Executed<T>> + Send + 'static,
+        Fut: Future<Output = Box<Executed<T>>> + Send + 'static,
     {
         let running = match taken {
             Taken::Ours(running) => running,
@@ -54,7 +55,7 @@ impl Attempting {
         };
         let leading = self.engine.inner.waiters.lead(self.id, self.fingerprint);
         let limits = std::future::ready(self.limits(&running.record()));
-        let execution = execute(Arc::clone(&running));
+        let execution = Box::pin(execute(Arc::clone(&running)));
         let driven = self.drive(limits, execution).await;
         self.settle_steps(&running, driven, leading, slot).await;
     }
@@ -70,7 +71,10 @@ impl Attempting {
     }
 
     /// What was taken, with the steps that earlier attempts left.
-    pub(crate) async fn with_steps(&self, taken: Taken<(Record, Attempt)>) -> Taken<Arc<Running>> {
+    pub(crate) async fn with_steps(
+        &self,
+        taken: Taken<(Box<Record>, Attempt)>,
+    ) -> Taken<Arc<Running>> {
         let (record, attempt) = match taken {
             Taken::Ours(taken) => taken,
             Taken::Answered(decision, answer) => return Taken::Answered(decision, answer),
@@ -87,14 +91,14 @@ impl Attempting {
                 }
             }
         };
-        Taken::Ours(Arc::new(Running::new(self.clone(), attempt, record, steps)))
+        Taken::Ours(Arc::new(Running::new(self.clone(), attempt, *record, steps)))
     }
 
     /// Settles by what the handler answered, and by what its steps say.
     pub(crate) async fn settle_steps<T: Send>(
         &self,
         running: &Running,
-        driven: Driven<Executed<T>>,
+        driven: Driven<Box<Executed<T>>>,
         leading: Leading,
         slot: ReplySlot<T>,
     ) {
@@ -105,12 +109,10 @@ impl Attempting {
             // Whatever the handler says over a step that did not come to its end.
             Driven::Ended(executed) if !self.is_believed(&record, whole, &executed.ended) => {
                 warn!(record = %self.id, "a handler answered in spite of an interruption");
-                Executed { ended: Ended::Lost, live: None }
+                Box::new(Executed::lost())
             }
             Driven::Ended(executed) => executed,
-            Driven::Panicked | Driven::TimedOut | Driven::Abandoned => {
-                Executed { ended: Ended::Lost, live: None }
-            }
+            Driven::Panicked | Driven::TimedOut | Driven::Abandoned => Box::new(Executed::lost()),
         };
         #[cfg(feature = "sqlite")]
         let has_finished = parked.is_some();
@@ -125,21 +127,20 @@ impl Attempting {
             classified => classified,
         };
         self.count_stepped(running, &record, classified, &executed.ended);
+        let settling = Settling { classified, executed, leading, slot };
         #[cfg(feature = "sqlite")]
         if let Some(open) = parked {
-            return self.settle_parked(open, &record, classified, executed, leading, slot).await;
+            return Box::pin(self.settle_parked(open, &record, settling)).await;
         }
         let is_outcome = matches!(classified, Classified::Outcome(_));
         if is_outcome && record.own_state == OwnState::Claimed {
-            match self.admit_late(&record, &slot).await {
+            match self.admit_late(&record, &settling.slot).await {
                 Some(Written::Done(_)) => {}
-                Some(written) => {
-                    return self.answer_settled(written, classified, executed, leading, slot).await;
-                }
+                Some(written) => return self.answer_settled(written, settling).await,
                 None => return,
             }
         }
-        self.settle(&record, classified, executed, leading, slot).await;
+        self.settle(&record, settling).await;
     }
 
     /// Counts an execution, and says of what nobody knows whether it happened.

@@ -27,7 +27,7 @@ use crate::{
     metric_definitions::TRANSACTIONS_KEPT,
     points::{Kind, Moment},
     reply_slot::{Early, ReplySlot},
-    settle::freed_problem,
+    settle::{Settling, freed, freed_problem},
     waiters::{Freed, Leading},
 };
 
@@ -166,7 +166,7 @@ impl Lent {
 pub(crate) struct Taken {
     attempting: Attempting,
     attempt: Attempt,
-    record: Record,
+    record: Box<Record>,
     transactions: Transactions,
     lent: Arc<Lent>,
     leading: Leading,
@@ -211,7 +211,7 @@ impl Attempting {
         transactions: &Transactions,
         intent: &dyn Intent,
         early: &dyn Early,
-    ) -> Result<claim::Taken<(Record, OpenTransaction, Leading)>, StoreError> {
+    ) -> Result<claim::Taken<(Box<Record>, OpenTransaction, Leading)>, StoreError> {
         let claim = self.new_claim(Admission::WithClaim)?;
         for _ in 0..TURNS {
             let waiters = &self.engine.inner.waiters;
@@ -253,7 +253,7 @@ impl Attempting {
                     Decision::Doubt | Decision::InFlight => break,
                     decided => {
                         open.roll_back().await?;
-                        let (word, answer) = self.answer(decided, *found, &rules);
+                        let (word, answer) = self.answer(decided, found, &rules);
                         return Ok(claim::Taken::Answered(word, answer));
                     }
                 }
@@ -288,7 +288,7 @@ impl Attempting {
                 Decision::InFlight => return Ok(Looked::InFlight),
                 decided if decided.needs_authority() => return Ok(Looked::Free),
                 decided => {
-                    let (word, answer) = self.answer(decided, found, &rules);
+                    let (word, answer) = self.answer(decided, Box::new(found), &rules);
                     return Ok(Looked::Answered(word, answer));
                 }
             }
@@ -306,9 +306,8 @@ enum Looked {
 }
 
 /// What a commit came to.
-#[allow(clippy::large_enum_variant)] // the large one is the usual one, and moved twice
 pub(crate) enum Committed {
-    Done(Record),
+    Done(Box<Record>),
     /// Certainly nothing of it is there.
     NotWritten(StoreError),
     /// The application ended the transaction itself.
@@ -329,14 +328,18 @@ impl Taken {
     }
 
     /// Commits or rolls back by what the handler answered, and answers.
-    pub(crate) async fn settle<T: Send>(self, driven: Driven<Executed<T>>, slot: ReplySlot<T>) {
+    pub(crate) async fn settle<T: Send>(
+        self,
+        driven: Driven<Box<Executed<T>>>,
+        slot: ReplySlot<T>,
+    ) {
         let passed = self.attempting.pass(Kind::Handler, Moment::Acted).await;
         let executed = match driven {
             Driven::Ended(executed) if passed.is_ok() => executed,
-            _ => Executed { ended: Ended::Lost, live: None },
+            _ => Box::new(Executed::lost()),
         };
         let Some(open) = self.lent.close() else {
-            return self.kept(&slot);
+            return self.attempting.kept(self.leading, &slot);
         };
         let classified = match &executed.ended {
             Ended::Answered(reply) => {
@@ -348,21 +351,19 @@ impl Taken {
         let Classified::Outcome(class) = classified else {
             return self.roll_back(open, executed, &slot).await;
         };
-        let settlement = self.attempting.settlement(classified, &executed.ended);
-        match self
-            .attempting
-            .commit(&self.transactions, open, &self.record, Some(class), settlement)
-            .await
-        {
+        let Self { attempting, record, transactions, leading, .. } = self;
+        let mut settling = Settling { classified, executed, leading, slot };
+        let settlement = attempting.settlement(&mut settling);
+        match attempting.commit(&transactions, open, &record, Some(class), settlement).await {
             Committed::Done(record) => {
-                let written = Written::Done(record);
-                let Self { attempting, leading, .. } = self;
-                attempting.answer_settled(written, classified, executed, leading, slot).await;
+                attempting.answer_settled(Written::Done(record), settling).await;
             }
-            Committed::NotWritten(error) => self.not_written(&error, &slot),
-            Committed::EndedElsewhere => self.ended_elsewhere(&slot),
+            Committed::NotWritten(error) => attempting.not_written(&record, &error, settling),
+            Committed::EndedElsewhere => {
+                attempting.ended_elsewhere(settling.leading, &settling.slot)
+            }
             Committed::Unknown(_) => {
-                slot.send(Answer::Problem(self.attempting.unknown_problem(true)));
+                settling.slot.send(Answer::Problem(attempting.unknown_problem(true)));
             }
         }
     }
@@ -371,13 +372,13 @@ impl Taken {
     async fn roll_back<T: Send>(
         self,
         open: OpenTransaction,
-        executed: Executed<T>,
+        executed: Box<Executed<T>>,
         slot: &ReplySlot<T>,
     ) {
         if let Err(StoreError::EndedElsewhere) = open.roll_back().await {
-            return self.ended_elsewhere(slot);
+            return self.attempting.ended_elsewhere(self.leading, slot);
         }
-        let Executed { ended, live } = executed;
+        let Executed { ended, live } = *executed;
         // A success that is none: its word cannot be read, or it says that it does not know.
         let live = live.filter(|_| !promises_success(&ended));
         let problem = match live {
@@ -390,63 +391,52 @@ impl Taken {
             FirstOutcome::Unknown { retry_after: Duration::from_secs(1) }
         };
         let ended = if live.is_some() { ended } else { Ended::Lost };
-        self.leading.free(crate::settle::freed(ended, &problem));
+        self.leading.free(freed(ended, &problem));
         slot.send(match live {
             Some(live) => Answer::First { live, outcome },
             None => Answer::Problem(problem),
         });
     }
+}
 
+impl Attempting {
     /// The handler did not give its transaction back. It is rolled back when whoever has it drops
     /// it; nobody can say now what else is done with it.
-    fn kept<T: Send>(self, slot: &ReplySlot<T>) {
-        let (operation, record) = (self.attempting.operation.name(), self.record.id);
+    fn kept<T: Send>(&self, leading: Leading, slot: &ReplySlot<T>) {
         error!(
-            %operation,
-            %record,
+            operation = %self.operation.name(),
+            record = %self.id,
             "a handler answered and kept its transaction, in a task or in the body of its answer: \
              it is not committed. Drop it before the handler returns"
         );
-        counter!(TRANSACTIONS_KEPT).increment(1);
-        self.failed(slot);
+        failed(leading, slot);
     }
 
-    fn ended_elsewhere<T: Send>(self, slot: &ReplySlot<T>) {
-        let (operation, record) = (self.attempting.operation.name(), self.record.id);
+    fn ended_elsewhere<T: Send>(&self, leading: Leading, slot: &ReplySlot<T>) {
         error!(
-            %operation,
-            %record,
+            operation = %self.operation.name(),
+            record = %self.id,
             "a handler ended its transaction itself: what it wrote may be there without an outcome. \
              Leave COMMIT and ROLLBACK to hapax"
         );
-        counter!(TRANSACTIONS_KEPT).increment(1);
-        self.failed(slot);
+        failed(leading, slot);
     }
 
-    fn failed<T: Send>(self, slot: &ReplySlot<T>) {
-        let detail = "The service failed. It is not known whether anything was applied.";
-        let problem = Problem::new(ProblemKind::HandlerFailed, detail);
-        self.leading.free(Freed::Problem(problem.clone()));
-        slot.send(Answer::Problem(problem));
-    }
-
-    fn not_written<T: Send>(self, error: &StoreError, slot: &ReplySlot<T>) {
-        warn!(%error, record = %self.record.id, "a transaction was not committed");
+    fn not_written<T>(&self, record: &Record, error: &StoreError, settling: Settling<T>) {
+        warn!(%error, record = %record.id, "a transaction was not committed");
         let problem = match error {
             // The same work fails again.
             StoreError::Constraint { .. } => Problem::new(
                 ProblemKind::HandlerFailed,
                 "The service failed and nothing was applied.",
             ),
-            error => self.attempting.store_problem(error),
+            error => self.store_problem(error),
         };
-        let problem = if self.record.clean { problem.not_applied() } else { problem };
-        self.leading.free(Freed::Problem(problem.clone()));
-        slot.send(Answer::Problem(problem));
+        let problem = if record.clean { problem.not_applied() } else { problem };
+        settling.leading.free(Freed::Problem(problem.clone()));
+        settling.slot.send(Answer::Problem(problem));
     }
-}
 
-impl Attempting {
     /// Settles a record within the application's transaction, and commits it.
     pub(crate) async fn commit(
         &self,
@@ -495,7 +485,7 @@ impl Attempting {
         &self,
         transactions: &Transactions,
         committed: Result<(), StoreError>,
-        settled: Record,
+        settled: Box<Record>,
     ) -> Committed {
         let error = match committed {
             Ok(()) => return Committed::Done(settled),
@@ -520,6 +510,15 @@ impl Attempting {
             pause *= 2;
         }
     }
+}
+
+/// The handler has done something with its transaction that it must not.
+fn failed<T>(leading: Leading, slot: &ReplySlot<T>) {
+    counter!(TRANSACTIONS_KEPT).increment(1);
+    let detail = "The service failed. It is not known whether anything was applied.";
+    let problem = Problem::new(ProblemKind::HandlerFailed, detail);
+    leading.free(Freed::Problem(problem.clone()));
+    slot.send(Answer::Problem(problem));
 }
 
 /// Whether a caller takes an answer for a success that the handler has not taken back itself.

@@ -73,7 +73,7 @@ impl Attempting {
             match looked {
                 Looked::Freed(freed) => return shared(freed),
                 Looked::Decided(decision, found, rules) => {
-                    return self.after_waiting(decision, *found, &rules);
+                    return self.after_waiting(decision, found, &rules);
                 }
                 Looked::Nothing => pause = (pause * 2).min(POLL.1),
             }
@@ -85,7 +85,7 @@ impl Attempting {
     fn after_waiting<R>(
         &self,
         decision: Decision,
-        found: Found,
+        found: Box<Found>,
         rules: &DecisionRules,
     ) -> Taken<R> {
         let decision = match decision {

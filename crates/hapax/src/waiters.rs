@@ -1,17 +1,31 @@
 //! Copies that wait in the same process for the attempt that executes.
 
-#[cfg(feature = "sqlite")]
-use std::collections::hash_map::Entry;
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 use hapax_core::{Fingerprint, Problem, RecordId, StoredResponse};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-/// The attempts of this process that execute now, by record, each with its intent.
+/// The attempts of this process that execute now, by record.
 #[derive(Default)]
 pub(crate) struct Waiters {
-    leaders: Mutex<HashMap<RecordId, (Fingerprint, Following)>>,
+    leaders: Mutex<HashMap<RecordId, Leader>>,
+    leads: AtomicU64,
+}
+
+struct Leader {
+    /// Which lead this is.
+    lead: u64,
+    /// Its intent.
+    fingerprint: Fingerprint,
+    /// There once somebody follows.
+    followed: Option<watch::Sender<Option<Freed>>>,
 }
 
 /// What the leading attempt was answered when it freed the key. The store tells nothing of it, so
@@ -27,9 +41,10 @@ pub(crate) enum Freed {
 impl Waiters {
     /// Makes this attempt the one that others with the same intent wait for.
     pub(crate) fn lead(self: &Arc<Self>, id: RecordId, fingerprint: Fingerprint) -> Leading {
-        let (sender, receiver) = watch::channel(None);
-        self.leaders.lock().insert(id, (fingerprint, Following(receiver)));
-        Leading { waiters: self.clone(), id, sender }
+        let (leader, leading) = self.new_lead(id, fingerprint);
+        // Who follows an earlier one looks into the store, and follows this one.
+        self.leaders.lock().insert(id, leader);
+        leading
     }
 
     /// As [`lead`](Self::lead), unless somebody leads already.
@@ -39,22 +54,30 @@ impl Waiters {
         id: RecordId,
         fingerprint: Fingerprint,
     ) -> Option<Leading> {
+        let (leader, leading) = self.new_lead(id, fingerprint);
         match self.leaders.lock().entry(id) {
-            Entry::Occupied(_) => None,
+            Entry::Occupied(_) => {}
             Entry::Vacant(free) => {
-                let (sender, receiver) = watch::channel(None);
-                free.insert((fingerprint, Following(receiver)));
-                Some(Leading { waiters: self.clone(), id, sender })
+                free.insert(leader);
+                return Some(leading);
             }
         }
+        None
+    }
+
+    fn new_lead(self: &Arc<Self>, id: RecordId, fingerprint: Fingerprint) -> (Leader, Leading) {
+        let lead = self.leads.fetch_add(1, Ordering::Relaxed);
+        let leader = Leader { lead, fingerprint, followed: None };
+        (leader, Leading { waiters: Arc::clone(self), id, lead })
     }
 
     /// The leading attempt of a record in this process, if there is one with the same intent: a
     /// freed key may have been taken by another one since.
     pub(crate) fn follow(&self, id: &RecordId, fingerprint: &Fingerprint) -> Option<Following> {
-        let leaders = self.leaders.lock();
-        let (intent, following) = leaders.get(id)?;
-        (intent == fingerprint).then(|| following.clone())
+        let mut leaders = self.leaders.lock();
+        let leader = leaders.get_mut(id).filter(|leader| leader.fingerprint == *fingerprint)?;
+        let followed = leader.followed.get_or_insert_with(|| watch::channel(None).0);
+        Some(Following(followed.subscribe()))
     }
 }
 
@@ -62,26 +85,30 @@ impl Waiters {
 pub(crate) struct Leading {
     waiters: Arc<Waiters>,
     id: RecordId,
-    sender: watch::Sender<Option<Freed>>,
+    lead: u64,
 }
 
 impl Leading {
     /// Tells the waiters that the key was freed, and by what answer.
     pub(crate) fn free(self, freed: Freed) {
-        self.sender.send_replace(Some(freed));
+        if let Some(followed) = self.end() {
+            followed.send_replace(Some(freed));
+        }
+    }
+
+    /// Ends it, and says who is to be told. A later attempt of the same record may lead by now; its
+    /// entry is not ours to remove.
+    fn end(&self) -> Option<watch::Sender<Option<Freed>>> {
+        match self.waiters.leaders.lock().entry(self.id) {
+            Entry::Occupied(leader) if leader.get().lead == self.lead => leader.remove().followed,
+            _ => None,
+        }
     }
 }
 
 impl Drop for Leading {
     fn drop(&mut self) {
-        let mut leaders = self.waiters.leaders.lock();
-        // A later attempt of the same record may lead by now; its entry is not ours to remove.
-        let ours = |(_, following): &(Fingerprint, Following)| {
-            following.0.same_channel(&self.sender.subscribe())
-        };
-        if leaders.get(&self.id).is_some_and(ours) {
-            leaders.remove(&self.id);
-        }
+        drop(self.end());
     }
 }
 

@@ -59,7 +59,7 @@ pub trait Claims: Send + Sync {
 #[allow(clippy::large_enum_variant)] // the large one is the usual one, and moved twice
 pub enum Claimed {
     /// It is ours: the present attempt carries our owner token.
-    Ours(Record),
+    Ours(Box<Record>),
     /// It is somebody's; this is what the authoritative store knows.
     Theirs(Box<Found>),
     /// It was not ours, and then it was not there: claim again, bounded (`protocol.md` 22).
@@ -114,7 +114,7 @@ pub trait Steps: Send + Sync {
 #[allow(clippy::large_enum_variant)] // the large one is the usual one, and moved twice
 pub enum Written {
     /// It is durable; this is the record now.
-    Done(Record),
+    Done(Box<Record>),
     /// It touched no row; this is what is there.
     Refused {
         /// Why.

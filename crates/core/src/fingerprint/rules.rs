@@ -172,7 +172,7 @@ fn push_list(text: &mut Vec<u8>, items: impl ExactSizeIterator<Item = impl AsRef
     }
 }
 
-fn canonical(value: &Json) -> Vec<u8> {
+fn canonical(value: &Json<'_>) -> Vec<u8> {
     let mut out = Vec::new();
     value.canonical(&mut out);
     out
@@ -190,7 +190,7 @@ pub(super) mod defaults {
     use crate::{Json, Pointer};
 
     pub(in super::super) fn serialize<S: Serializer>(
-        defaults: &[(Pointer, Json)],
+        defaults: &[(Pointer, Json<'static>)],
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
         serializer.collect_map(defaults.iter().map(|(place, value)| (place, value)))
@@ -198,14 +198,14 @@ pub(super) mod defaults {
 
     pub(in super::super) fn deserialize<'de, D: Deserializer<'de>>(
         deserializer: D,
-    ) -> Result<Vec<(Pointer, Json)>, D::Error> {
+    ) -> Result<Vec<(Pointer, Json<'static>)>, D::Error> {
         deserializer.deserialize_map(Defaults)
     }
 
     struct Defaults;
 
     impl<'de> Visitor<'de> for Defaults {
-        type Value = Vec<(Pointer, Json)>;
+        type Value = Vec<(Pointer, Json<'static>)>;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             f.write_str("a map from JSON Pointers to default values")

@@ -1,5 +1,7 @@
 #![expect(clippy::cast_possible_truncation, reason = "drawn below a bound that fits")]
 
+use std::borrow::Cow;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -535,7 +537,7 @@ impl Speller {
     }
 
     /// Another value: a leaf changed, or a member or an element added.
-    fn change(&mut self, value: &Json) -> Json {
+    fn change(&mut self, value: &Json<'_>) -> Json<'static> {
         match value {
             Json::Null => Json::Bool(false),
             Json::Bool(value) => Json::Bool(!value),
@@ -546,11 +548,12 @@ impl Speller {
                     None if number.as_str() == "0" => "1".to_owned(),
                     None => format!("-{number}"),
                 };
-                Json::parse(text.as_bytes()).expect("a number")
+                Json::parse(text.as_bytes()).expect("a number").into_owned()
             }
-            Json::String(text) => Json::String(format!("{text}\u{0}")),
+            Json::String(text) => Json::String(format!("{text}\u{0}").into()),
             Json::Array(items) => {
-                let mut items = items.clone();
+                let mut items: Vec<_> =
+                    items.iter().map(|item| item.clone().into_owned()).collect();
                 match self.choose(items.len() as u64 + 1) as usize {
                     at if at < items.len() => items[at] = self.change(&items[at]),
                     _ => items.push(Json::Null),
@@ -558,8 +561,10 @@ impl Speller {
                 Json::Array(items)
             }
             Json::Object(members) => {
-                let mut members: Vec<(Box<str>, Json)> =
-                    members.iter().map(|(name, value)| (name.into(), value.clone())).collect();
+                let own = |(name, value): (&str, &Json<'_>)| {
+                    (Cow::from(name.to_owned()), value.clone().into_owned())
+                };
+                let mut members: Vec<_> = members.iter().map(own).collect();
                 match self.choose(members.len() as u64 + 1) as usize {
                     at if at < members.len() => members[at].1 = self.change(&members[at].1),
                     _ => {
@@ -570,5 +575,30 @@ impl Speller {
                 Json::Object(Members::new(members).expect("unique names"))
             }
         }
+    }
+}
+
+#[test]
+fn how_parts_are_gathered_does_not_change_the_digest() {
+    let mut parts = Components::new();
+    let mut expected = b"hapax intent\0".to_vec();
+    for size in [10, Components::LARGE - 1, Components::LARGE, 3, 2 * Components::LARGE, 0] {
+        let part = vec![size as u8; size];
+        parts.tag(7);
+        expected.push(7);
+        parts.push(&part);
+        push_sized(&part, &mut expected);
+        parts.build(|out| out.extend_from_slice(&part));
+        push_sized(&part, &mut expected);
+    }
+    assert_eq!(parts.digest(), <[u8; 32]>::from(Sha256::digest(&expected)));
+}
+
+#[test]
+fn only_the_headers_that_count_are_covered() {
+    let fingerprinter = rules(r#"{"headers":["If-Match","x-region"]}"#).prepare();
+    for (name, covered) in [("if-match", true), ("X-Region", true), ("x-other", false), ("", false)]
+    {
+        assert_eq!(fingerprinter.covers_header(name), covered, "{name}");
     }
 }

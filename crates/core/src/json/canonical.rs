@@ -1,8 +1,8 @@
 //! The canonical text (RFC 8785, with exact numbers).
 
-use super::Json;
+use super::{Json, PLAIN};
 
-pub(super) fn write(value: &Json, out: &mut Vec<u8>) {
+pub(super) fn write(value: &Json<'_>, out: &mut Vec<u8>) {
     match value {
         Json::Null => out.extend_from_slice(b"null"),
         Json::Bool(true) => out.extend_from_slice(b"true"),
@@ -43,7 +43,7 @@ fn close(empty: bool, [open, close]: &[u8; 2], out: &mut Vec<u8>) {
 fn write_string(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
     let mut rest = text.as_bytes();
-    while let Some(plain) = rest.iter().position(|&byte| must_escape(byte)) {
+    while let Some(plain) = rest.iter().position(|&byte| !PLAIN[usize::from(byte)]) {
         let (before, from) = rest.split_at_checked(plain).unwrap_or_default();
         out.extend_from_slice(before);
         let [byte, behind @ ..] = from else { break };
@@ -52,10 +52,6 @@ fn write_string(text: &str, out: &mut Vec<u8>) {
     }
     out.extend_from_slice(rest);
     out.push(b'"');
-}
-
-const fn must_escape(byte: u8) -> bool {
-    byte < 0x20 || byte == b'"' || byte == b'\\'
 }
 
 fn write_escape(byte: u8, out: &mut Vec<u8>) {

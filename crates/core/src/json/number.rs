@@ -1,6 +1,6 @@
 //! Numbers by their exact decimal value.
 
-use std::fmt;
+use std::{borrow::Cow, fmt};
 
 use super::JsonFault;
 
@@ -10,7 +10,7 @@ use super::JsonFault;
 /// (as RFC 8785 prescribes), applied to the exact digits instead of a double's: plain up to 21
 /// digits before and 6 zeros behind the point, else with an exponent.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
-pub struct Number(Box<str>);
+pub struct Number<'t>(Cow<'t, str>);
 
 /// The longest exponent, in digits without leading zeros, both as read and as spelled: within
 /// `i128` whatever the digits of the number add to it. No reader can make use of a longer one.
@@ -20,15 +20,21 @@ const MAX_EXPONENT_DIGITS: u32 = 37;
 const PLAIN_DIGITS: i128 = 21;
 const PLAIN_ZEROS: i128 = 5;
 
-impl Number {
+impl<'t> Number<'t> {
     /// The canonical spelling: a number in JSON.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// From the parts of a number that the grammar of RFC 8259 has accepted: digits before the
+    /// The same number with a text of its own.
+    pub(super) fn into_owned(self) -> Number<'static> {
+        Number(self.0.into_owned().into())
+    }
+
+    /// From a number that the grammar of RFC 8259 has accepted, and its parts: digits before the
     /// point, digits behind it, exponent with its sign; the latter two may be empty.
     pub(super) fn new(
+        text: &'t str,
         negative: bool,
         whole: &str,
         fraction: &str,
@@ -36,10 +42,7 @@ impl Number {
     ) -> Result<Self, JsonFault> {
         if fraction.is_empty() && exponent.is_empty() && whole.len() <= 21 {
             // An integer of this size is its own canonical spelling.
-            return Ok(Self(match negative && whole != "0" {
-                true => format!("-{whole}").into(),
-                false => whole.into(),
-            }));
+            return Ok(Self(Cow::Borrowed(if negative && whole == "0" { "0" } else { text })));
         }
         let all = [whole, fraction].concat();
         let significant = all.trim_start_matches('0');
@@ -56,7 +59,7 @@ impl Number {
     }
 }
 
-impl fmt::Display for Number {
+impl fmt::Display for Number<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }

@@ -1,8 +1,10 @@
 //! The reader: RFC 8259 to the letter, and stricter where readers are known to disagree.
 
+use std::borrow::Cow;
+
 use thiserror::Error;
 
-use super::{Json, Members, Number};
+use super::{Json, Members, Number, PLAIN};
 
 /// Where and why a text is not accepted as JSON.
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
@@ -63,7 +65,7 @@ impl JsonFault {
     }
 }
 
-pub(super) fn document(bytes: &[u8]) -> Result<Json, JsonError> {
+pub(super) fn document(bytes: &[u8]) -> Result<Json<'_>, JsonError> {
     if bytes.starts_with(b"\xef\xbb\xbf") {
         return Err(JsonFault::ByteOrderMark.at(0));
     }
@@ -86,7 +88,7 @@ struct Reader<'t> {
 }
 
 impl<'t> Reader<'t> {
-    fn value(&mut self) -> Result<Json, JsonError> {
+    fn value(&mut self) -> Result<Json<'t>, JsonError> {
         match self.peek() {
             Some(b'{') => self.nested(Self::object),
             Some(b'[') => self.nested(Self::array),
@@ -102,8 +104,8 @@ impl<'t> Reader<'t> {
     /// Bounds the recursion, so that no text can exhaust the stack.
     fn nested(
         &mut self,
-        read: fn(&mut Self) -> Result<Json, JsonError>,
-    ) -> Result<Json, JsonError> {
+        read: fn(&mut Self) -> Result<Json<'t>, JsonError>,
+    ) -> Result<Json<'t>, JsonError> {
         if self.depth == Json::MAX_DEPTH {
             return Err(self.fault(JsonFault::TooDeep));
         }
@@ -113,17 +115,18 @@ impl<'t> Reader<'t> {
         Ok(value)
     }
 
-    fn object(&mut self) -> Result<Json, JsonError> {
+    fn object(&mut self) -> Result<Json<'t>, JsonError> {
         let start = self.at;
         self.at += 1;
-        let mut members = Vec::new();
+        // Most objects are of about this size.
+        let mut members = Vec::with_capacity(8);
         self.skip_whitespace();
         if !self.take(b'}') {
             loop {
                 if self.peek() != Some(b'"') {
                     return Err(self.unexpected());
                 }
-                let name = self.string()?.into();
+                let name = self.string()?;
                 self.skip_whitespace();
                 self.require(b':')?;
                 self.skip_whitespace();
@@ -140,7 +143,7 @@ impl<'t> Reader<'t> {
         Ok(Json::Object(members))
     }
 
-    fn array(&mut self) -> Result<Json, JsonError> {
+    fn array(&mut self) -> Result<Json<'t>, JsonError> {
         self.at += 1;
         let mut items = Vec::new();
         self.skip_whitespace();
@@ -158,14 +161,18 @@ impl<'t> Reader<'t> {
         Ok(Json::Array(items))
     }
 
-    fn string(&mut self) -> Result<String, JsonError> {
+    fn string(&mut self) -> Result<Cow<'t, str>, JsonError> {
         self.at += 1;
-        let mut text = self.plain().to_owned();
+        let plain = self.plain();
+        if self.take(b'"') {
+            return Ok(Cow::Borrowed(plain));
+        }
+        let mut text = plain.to_owned();
         loop {
             match self.peek() {
                 Some(b'"') => {
                     self.at += 1;
-                    return Ok(text);
+                    return Ok(Cow::Owned(text));
                 }
                 Some(b'\\') => text.push(self.escape()?),
                 Some(_) => return Err(self.fault(JsonFault::ControlCharacter)),
@@ -178,7 +185,7 @@ impl<'t> Reader<'t> {
     /// What of a string stands for itself.
     fn plain(&mut self) -> &'t str {
         let start = self.at;
-        self.skip_while(|byte| byte >= 0x20 && byte != b'"' && byte != b'\\');
+        self.skip_while(|byte| PLAIN[usize::from(byte)]);
         self.since(start)
     }
 
@@ -233,7 +240,7 @@ impl<'t> Reader<'t> {
         Ok(unit)
     }
 
-    fn number(&mut self) -> Result<Number, JsonError> {
+    fn number(&mut self) -> Result<Number<'t>, JsonError> {
         let start = self.at;
         let malformed = JsonFault::BadNumber.at(start);
         let negative = self.take(b'-');
@@ -257,7 +264,8 @@ impl<'t> Reader<'t> {
             }
             exponent = self.since(signed);
         }
-        Number::new(negative, whole, fraction, exponent).map_err(|why| why.at(start))
+        let text = self.since(start);
+        Number::new(text, negative, whole, fraction, exponent).map_err(|why| why.at(start))
     }
 
     fn digits(&mut self) -> &'t str {
@@ -266,7 +274,7 @@ impl<'t> Reader<'t> {
         self.since(start)
     }
 
-    fn word(&mut self, word: &str, value: Json) -> Result<Json, JsonError> {
+    fn word(&mut self, word: &str, value: Json<'t>) -> Result<Json<'t>, JsonError> {
         for byte in word.bytes() {
             self.require(byte)?;
         }

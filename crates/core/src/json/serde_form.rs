@@ -5,7 +5,7 @@
 //! `{"$number": "12.50"}`; a member name that starts with `$` is written with another `$`, so that
 //! every value comes back as it was.
 
-use std::fmt;
+use std::{borrow::Cow, fmt};
 
 use serde::{
     Deserialize, Deserializer, Serialize, Serializer,
@@ -17,7 +17,7 @@ use super::{Json, Members};
 
 const NUMBER: &str = "$number";
 
-impl Serialize for Json {
+impl Serialize for Json<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::Null => serializer.serialize_unit(),
@@ -43,7 +43,7 @@ impl Serialize for Json {
     }
 }
 
-impl<'de> Deserialize<'de> for Json {
+impl<'de> Deserialize<'de> for Json<'static> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(JsonVisitor)
     }
@@ -52,46 +52,46 @@ impl<'de> Deserialize<'de> for Json {
 struct JsonVisitor;
 
 impl<'de> Visitor<'de> for JsonVisitor {
-    type Value = Json;
+    type Value = Json<'static>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a JSON value")
     }
 
-    fn visit_unit<E>(self) -> Result<Json, E> {
+    fn visit_unit<E>(self) -> Result<Json<'static>, E> {
         Ok(Json::Null)
     }
 
-    fn visit_none<E>(self) -> Result<Json, E> {
+    fn visit_none<E>(self) -> Result<Json<'static>, E> {
         Ok(Json::Null)
     }
 
-    fn visit_bool<E>(self, value: bool) -> Result<Json, E> {
+    fn visit_bool<E>(self, value: bool) -> Result<Json<'static>, E> {
         Ok(Json::Bool(value))
     }
 
-    fn visit_i64<E: Error>(self, value: i64) -> Result<Json, E> {
+    fn visit_i64<E: Error>(self, value: i64) -> Result<Json<'static>, E> {
         number(&value.to_string())
     }
 
-    fn visit_u64<E: Error>(self, value: u64) -> Result<Json, E> {
+    fn visit_u64<E: Error>(self, value: u64) -> Result<Json<'static>, E> {
         number(&value.to_string())
     }
 
     /// The shortest decimal that reads as this double: what its author wrote.
-    fn visit_f64<E: Error>(self, value: f64) -> Result<Json, E> {
+    fn visit_f64<E: Error>(self, value: f64) -> Result<Json<'static>, E> {
         number(&value.to_string())
     }
 
-    fn visit_str<E>(self, text: &str) -> Result<Json, E> {
-        Ok(Json::String(text.to_owned()))
+    fn visit_str<E>(self, text: &str) -> Result<Json<'static>, E> {
+        Ok(Json::String(text.to_owned().into()))
     }
 
-    fn visit_string<E>(self, text: String) -> Result<Json, E> {
-        Ok(Json::String(text))
+    fn visit_string<E>(self, text: String) -> Result<Json<'static>, E> {
+        Ok(Json::String(text.into()))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Json, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Json<'static>, A::Error> {
         let mut items = Vec::new();
         while let Some(item) = seq.next_element()? {
             items.push(item);
@@ -99,10 +99,10 @@ impl<'de> Visitor<'de> for JsonVisitor {
         Ok(Json::Array(items))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Json, A::Error> {
-        let mut members: Vec<(Box<str>, Json)> = Vec::new();
-        while let Some((name, value)) = map.next_entry()? {
-            members.push((name, value));
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Json<'static>, A::Error> {
+        let mut members: Vec<(Cow<'static, str>, Json<'static>)> = Vec::new();
+        while let Some((name, value)) = map.next_entry::<String, _>()? {
+            members.push((name.into(), value));
         }
         if let [(name, Json::String(text))] = members.as_slice()
             && &**name == NUMBER
@@ -111,7 +111,7 @@ impl<'de> Visitor<'de> for JsonVisitor {
         }
         for (name, _) in &mut members {
             if let Some(escaped) = name.strip_prefix('$').filter(|rest| rest.starts_with('$')) {
-                *name = escaped.into();
+                *name = escaped.to_owned().into();
             }
         }
         let members = Members::new(members).ok_or_else(|| {
@@ -121,9 +121,9 @@ impl<'de> Visitor<'de> for JsonVisitor {
     }
 }
 
-fn number<E: Error>(text: &str) -> Result<Json, E> {
+fn number<E: Error>(text: &str) -> Result<Json<'static>, E> {
     match Json::parse(text.as_bytes()) {
-        Ok(number @ Json::Number(_)) => Ok(number),
+        Ok(number @ Json::Number(_)) => Ok(number.into_owned()),
         _ => Err(E::custom("not a finite decimal number; write it as in 12.50")),
     }
 }

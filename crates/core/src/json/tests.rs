@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn parse(text: &str) -> Json {
+fn parse(text: &str) -> Json<'_> {
     Json::parse(text.as_bytes()).unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
@@ -272,13 +272,13 @@ fn names() -> impl Strategy<Value = String> {
 }
 
 /// Any JSON value.
-pub(crate) fn json() -> impl Strategy<Value = Json> {
+pub(crate) fn json() -> impl Strategy<Value = Json<'static>> {
     let number = r"-?(0|[1-9][0-9]{0,24})(\.[0-9]{1,9})?([eE][+-]?[0-9]{1,25})?";
     let leaf = prop_oneof![
         Just(Json::Null),
         any::<bool>().prop_map(Json::Bool),
-        number.prop_map(|text| parse(&text)),
-        any::<String>().prop_map(Json::String),
+        number.prop_map(|text| parse(&text).into_owned()),
+        any::<String>().prop_map(|text| Json::String(text.into())),
     ];
     leaf.prop_recursive(4, 32, 6, |inner| {
         let name = prop_oneof![any::<String>(), "[$a-c]{0,2}", Just("$number".to_owned())];

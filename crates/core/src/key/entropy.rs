@@ -49,6 +49,7 @@ pub(super) fn estimate(key: &[u8], enough: u32) -> u32 {
     let mut foreseen = 0;
     let mut repeat = 0;
     let mut segment = Segment::default();
+    let mut pairs = Pairs::default();
     let mut at = 0;
     // Whether a date ends here: then a counter may follow without a separator.
     let mut behind_whole = false;
@@ -59,15 +60,15 @@ pub(super) fn estimate(key: &[u8], enough: u32) -> u32 {
         if segment.left == 0 {
             segment = Segment::at_start_of(rest, || *dated);
         }
-        let repeats = if repeat == 0 { longest_repeat(key, at) } else { 0 };
         if repeat == 0
             && let Some((length, cost)) = whole(key, at, &segment, behind_whole)
-            && length > repeats
+            && length > longest_repeat(key, at)
         {
             total += stretch(foreseen) + cost;
             foreseen = 0;
             behind_whole = true;
             segment.left = segment.left.saturating_sub(length);
+            (at..at + length).for_each(|at| pairs.note(key, at));
             at += length;
             continue;
         }
@@ -81,13 +82,16 @@ pub(super) fn estimate(key: &[u8], enough: u32) -> u32 {
             foreseen = 0;
         }
         // The first character of a repeat pays in full: it says where the repeat points to.
-        repeat = if repeat > 0 {
-            repeat - 1
-        } else if repeats >= MIN_REPEAT {
-            repeats - 1
-        } else {
-            0
+        repeat = match repeat {
+            // Most texts begin with two characters that were not there before.
+            0 if pairs.may_have(key, at) => match longest_repeat(key, at) {
+                repeats @ MIN_REPEAT.. => repeats - 1,
+                _ => 0,
+            },
+            0 => 0,
+            _ => repeat - 1,
         };
+        pairs.note(key, at);
         at += 1;
     }
     (total + stretch(foreseen)) / 100
@@ -95,14 +99,20 @@ pub(super) fn estimate(key: &[u8], enough: u32) -> u32 {
 
 /// What pays as a whole at this place, its length and its cost: a date, a time, leading zeros.
 fn whole(key: &[u8], at: usize, segment: &Segment, behind_whole: bool) -> Option<(usize, u32)> {
+    let (before, rest) = key.split_at_checked(at)?;
+    if !rest.first()?.is_ascii_digit() {
+        return None;
+    }
     if let Some(stamp) = stamp::at(key, at, segment.composed) {
         return Some((stamp.length, stamp.cost));
     }
-    let (before, rest) = key.split_at_checked(at)?;
     let starts = behind_whole || !before.last().is_some_and(u8::is_ascii_digit);
+    if !(segment.composed && starts) {
+        return None;
+    }
     let zeros = stamp::leading_zeros(rest);
     let length = u32::try_from(zeros).unwrap_or(u32::MAX);
-    (segment.composed && starts && zeros > 0).then(|| (zeros, stretch(length)))
+    (zeros > 0).then(|| (zeros, stretch(length)))
 }
 
 /// Whether the key has a date or a time that is not there by chance.
@@ -142,18 +152,93 @@ fn longest_repeat(key: &[u8], at: usize) -> usize {
         let earlier = key.get(from..).unwrap_or_default();
         earlier.iter().zip(rest).take_while(|(a, b)| a == b).count()
     };
-    // Most texts before begin with another character.
-    let starts = key.iter().take(at).enumerate().filter(|(_, byte)| rest.first() == Some(byte));
-    starts.map(|(from, _)| shared(from)).max().unwrap_or_default()
+    (0..at).map(shared).max().unwrap_or_default()
+}
+
+/// The pairs of characters that were there, by a hash of one in 64.
+#[derive(Default)]
+struct Pairs(u64);
+
+impl Pairs {
+    fn note(&mut self, key: &[u8], at: usize) {
+        self.0 |= Self::bit(key, at);
+    }
+
+    /// Whether the pair that begins here may have been there.
+    fn may_have(&self, key: &[u8], at: usize) -> bool {
+        self.0 & Self::bit(key, at) != 0
+    }
+
+    fn bit(key: &[u8], at: usize) -> u64 {
+        match key.get(at..).unwrap_or_default() {
+            [a, b, ..] => 1 << (a.wrapping_mul(37).wrapping_add(*b) & 63),
+            _ => 0,
+        }
+    }
 }
 
 /// How many different symbols there are, beside the usual separators.
 fn symbols(key: &[u8]) -> u32 {
-    let seen = key
-        .iter()
-        .filter(|&&byte| byte.is_ascii_punctuation() && !b"-_.:/+=".contains(&byte))
-        .fold(0_u128, |seen, &byte| seen | (1 << (byte & 0x7f)));
-    seen.count_ones()
+    let is_symbol = |byte: &&u8| CLASS[usize::from(**byte)] & class::SYMBOL != 0;
+    key.iter().filter(is_symbol).fold(0_u128, |seen, &byte| seen | 1 << byte).count_ones()
+}
+
+/// What a byte is, in bits.
+mod class {
+    pub(super) const DIGIT: u8 = 1;
+    pub(super) const LOWER: u8 = 2;
+    pub(super) const UPPER: u8 = 4;
+    pub(super) const HEX: u8 = 8;
+    /// What [`symbols`](super::symbols) counts.
+    pub(super) const SYMBOL: u8 = 16;
+    pub(super) const ALPHANUMERIC: u8 = DIGIT | LOWER | UPPER;
+}
+
+const CLASS: [u8; 256] = {
+    let mut classes = [0; 256];
+    let mut character = 0_u8;
+    while character < 0x80 {
+        let mut class = 0;
+        class |= if character.is_ascii_digit() { class::DIGIT } else { 0 };
+        class |= if character.is_ascii_lowercase() { class::LOWER } else { 0 };
+        class |= if character.is_ascii_uppercase() { class::UPPER } else { 0 };
+        class |= if character.is_ascii_hexdigit() { class::HEX } else { 0 };
+        let separator = matches!(character, b'-' | b'_' | b'.' | b':' | b'/' | b'+' | b'=');
+        class |= if character.is_ascii_punctuation() && !separator { class::SYMBOL } else { 0 };
+        classes[character as usize] = class;
+        character += 1;
+    }
+    classes
+};
+
+/// What a run of letters and digits has shown so far.
+#[derive(Default)]
+struct Seen {
+    left: usize,
+    digits: usize,
+    /// How often a letter follows a digit, or a digit a letter.
+    changes: usize,
+    last: u8,
+    /// What any of them is, any behind the first, and all of them.
+    any: u8,
+    behind: u8,
+    all: u8,
+}
+
+impl Seen {
+    const fn note(&mut self, class: u8) {
+        if self.left == 0 {
+            self.all = class;
+        } else {
+            self.changes += ((self.last ^ class) & class::DIGIT) as usize;
+            self.behind |= class;
+            self.all &= class;
+        }
+        self.digits += (class & class::DIGIT) as usize;
+        self.any |= class;
+        self.last = class;
+        self.left += 1;
+    }
 }
 
 /// A maximal run of letters and digits, and what its characters cost.
@@ -168,20 +253,25 @@ struct Segment {
 
 impl Segment {
     fn at_start_of(rest: &[u8], dated: impl FnOnce() -> bool) -> Self {
-        let left = rest.iter().take_while(|byte| byte.is_ascii_alphanumeric()).count();
-        let text = rest.get(..left).unwrap_or_default();
-        let any = |class: fn(&u8) -> bool| text.iter().any(class);
+        let mut seen = Seen::default();
+        for byte in rest {
+            let class = CLASS[usize::from(*byte)];
+            if class & class::ALPHANUMERIC == 0 {
+                break;
+            }
+            seen.note(class);
+        }
+        let Seen { left, digits, changes, any, behind, all, .. } = seen;
+        let letters = left - digits;
         // "Order" is a word in one case.
-        let upper = text.get(1..).unwrap_or_default().iter().any(u8::is_ascii_uppercase);
-        let both_cases = any(u8::is_ascii_lowercase) && upper;
-        let changes = text.windows(2).filter(|pair| kind_changes(pair)).count();
+        let both_cases = any & class::LOWER != 0 && behind & class::UPPER != 0;
+        let hex = all & class::HEX != 0;
 
         let (letter, digit, composed) = if both_cases {
             (cost::BOTH_CASES, cost::BOTH_CASES, false)
-        } else if changes > 0 && text.iter().all(u8::is_ascii_hexdigit) {
+        } else if changes > 0 && hex {
             (cost::HEX, cost::HEX, false)
         } else if changes <= 1 {
-            let letters = text.iter().filter(|byte| byte.is_ascii_alphabetic()).count();
             let label = (1..=LONGEST_LABEL).contains(&letters) && dated();
             (if label { cost::LABEL } else { cost::WORD }, cost::DIGIT, true)
         } else {
@@ -199,8 +289,4 @@ impl Segment {
             cost::SEPARATOR
         }
     }
-}
-
-fn kind_changes(pair: &[u8]) -> bool {
-    matches!(pair, [a, b] if a.is_ascii_digit() != b.is_ascii_digit())
 }

@@ -255,7 +255,7 @@ fn pointer(text: &str) -> Result<Pointer, Fault> {
         .map_err(|error| Fault::new(error.to_string(), "write it as in \"/amount\""))
 }
 
-fn read_defaults(value: Value<'_>) -> Vec<(Pointer, Json)> {
+fn read_defaults(value: Value<'_>) -> Vec<(Pointer, Json<'static>)> {
     let Some(mut section) = value.section("{ \"/currency\" = \"EUR\" }") else {
         return Vec::new();
     };
@@ -277,10 +277,13 @@ fn read_defaults(value: Value<'_>) -> Vec<(Pointer, Json)> {
 }
 
 /// The JSON value that a TOML value stands for. TOML has no null, and JSON no dates.
-fn json(value: &DeValue<'_>) -> Option<Json> {
-    let number = |text: &str| Json::parse(text.trim_start_matches('+').as_bytes()).ok();
+fn json(value: &DeValue<'_>) -> Option<Json<'static>> {
+    let number = |text: &str| {
+        let text = text.trim_start_matches('+');
+        Some(Json::parse(text.as_bytes()).ok()?.into_owned())
+    };
     match value {
-        DeValue::String(text) => Some(Json::String(text.to_string())),
+        DeValue::String(text) => Some(Json::String(text.to_string().into())),
         DeValue::Boolean(value) => Some(Json::Bool(*value)),
         DeValue::Integer(integer) => {
             let integer = i128::from_str_radix(integer.as_str(), integer.radix()).ok()?;
@@ -294,7 +297,7 @@ fn json(value: &DeValue<'_>) -> Option<Json> {
         DeValue::Table(table) => {
             let member = |(name, value): (&toml::Spanned<_>, &toml::Spanned<DeValue<'_>>)| {
                 let name: &toml::de::DeString<'_> = name.get_ref();
-                Some((Box::from(&**name), json(value.get_ref())?))
+                Some((name.to_string().into(), json(value.get_ref())?))
             };
             let members = table.iter().map(member).collect::<Option<_>>()?;
             hapax_core::Members::new(members).map(Json::Object)

@@ -1,13 +1,19 @@
 //! Extractors.
 
+use std::time::Duration;
+
 use ::axum::{
     extract::FromRequestParts,
     response::{IntoResponse, Response},
 };
-use http::{StatusCode, request::Parts};
+use hapax_core::{Problem, ProblemKind};
+use http::request::Parts;
 use tracing::error;
 
-use crate::{Attempt, ByReturn, Execution, Interrupted, NotTaken, StepError};
+use crate::{
+    Attempt, ByReturn, Execution, Interrupted, NotTaken, StepError,
+    http::{headers::HAPAX_OUTCOME, refuse},
+};
 
 impl IntoResponse for NotTaken {
     fn into_response(self) -> Response {
@@ -46,16 +52,29 @@ impl<S: Send + Sync> FromRequestParts<S> for Attempt {
 impl IntoResponse for Interrupted {
     /// What a handler answers that cannot go on; the layer says what the record says instead.
     fn into_response(self) -> Response {
-        let status = match self {
-            Self::Fenced | Self::InDoubt { .. } | Self::Store(_) | Self::TooLong => {
-                StatusCode::SERVICE_UNAVAILABLE
-            }
+        let soon = Duration::from_secs(1);
+        let problem = match self {
+            Self::Store(_) => Problem::new(
+                ProblemKind::StoreUnavailable,
+                "The store of operations is not available. Send the same request with the same key \
+                 again.",
+            )
+            .retry_after(soon),
+            Self::Fenced | Self::InDoubt { .. } | Self::TooLong => Problem::new(
+                ProblemKind::OutcomeUnknown,
+                "The operation was interrupted. Send the same request with the same key again.",
+            )
+            .with_status(503)
+            .retry_after(soon),
             Self::Data { .. } | Self::Misused(_) => {
                 error!(error = %self, "an execution cannot go on");
-                StatusCode::INTERNAL_SERVER_ERROR
+                Problem::new(ProblemKind::HandlerFailed, "The service failed.")
             }
         };
-        status.into_response()
+        let mut response = refuse(&problem);
+        // It is not the service's word on what the execution came to.
+        response.headers_mut().remove(HAPAX_OUTCOME);
+        response
     }
 }
 

@@ -53,6 +53,10 @@ impl OperationLayer {
     ///     Router::new().route("/payments", h.operation("payments.create").post(pay))
     /// }
     /// ```
+    ///
+    /// # Panics
+    /// If the policy lets requests without a key pass, for which there is no attempt to take.
+    #[track_caller]
     pub fn post<H, T, S, At>(self, handler: H) -> MethodRouter<S>
     where
         H: Handler<T, S>,
@@ -63,12 +67,17 @@ impl OperationLayer {
     }
 
     /// A route for other methods than `POST`. See [`post`](Self::post).
+    ///
+    /// # Panics
+    /// If the policy lets requests without a key pass, for which there is no attempt to take.
+    #[track_caller]
     pub fn on<H, T, S, At>(self, methods: MethodFilter, handler: H) -> MethodRouter<S>
     where
         H: Handler<T, S>,
         T: TakesAttemptAt<At> + 'static,
         S: Clone + Send + Sync + 'static,
     {
+        self.must_require_a_key();
         on(methods, handler).layer(self)
     }
 }

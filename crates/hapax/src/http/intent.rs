@@ -8,7 +8,7 @@ use hapax_core::{
 };
 use http::{
     HeaderMap, HeaderName, HeaderValue, Uri,
-    header::{CONTENT_ENCODING, CONTENT_TYPE},
+    header::{CONNECTION, CONTENT_ENCODING, CONTENT_TYPE},
     request::Parts,
 };
 
@@ -53,8 +53,11 @@ impl Intent for RequestIntent {
     fn fingerprint(&self, fingerprinter: &Fingerprinter) -> Result<Fingerprint, BodyInvalid> {
         let headers = &self.head.headers;
         let target = self.target.as_ref().unwrap_or(&self.head.uri);
-        let mut lines: Vec<(&str, &[u8])> = Vec::with_capacity(headers.len());
-        lines.extend(headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())));
+        let lines: Vec<(&str, &[u8])> = headers
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_bytes()))
+            .filter(|(name, _)| fingerprinter.covers_header(name))
+            .collect();
         fingerprinter.fingerprint(&IntentParts {
             operation: self.operation.as_str(),
             method: self.head.method.as_str(),
@@ -78,10 +81,13 @@ pub fn check_compared(compared: &[HeaderName], headers: &HeaderMap) -> Result<()
         let detail = format!("The request's {field} {what}.");
         Err(Problem::new(ProblemKind::BodyInvalid, detail))
     };
-    for field in [CONTENT_TYPE, CONTENT_ENCODING] {
-        if headers.contains_key(&field) && headers::only(headers, &field).is_none() {
-            return refuse(&field, "is there more than once; send one line");
+    for field in [&CONTENT_TYPE, &CONTENT_ENCODING] {
+        if headers.get_all(field).iter().nth(1).is_some() {
+            return refuse(field, "is there more than once; send one line");
         }
+    }
+    if !headers.contains_key(CONNECTION) {
+        return Ok(());
     }
     let of_this_hop = [&CONTENT_TYPE, &CONTENT_ENCODING]
         .into_iter()

@@ -1,6 +1,9 @@
 //! 9. The response: live answers passed on, stored ones replayed, problems explained.
 
-use std::time::{Duration, SystemTime};
+use std::{
+    fmt::Write,
+    time::{Duration, SystemTime},
+};
 
 use bytes::Bytes;
 use hapax_core::{
@@ -109,9 +112,12 @@ fn set_expires(headers: &mut HeaderMap, expires: StoreTime) {
     let micros = u64::try_from(expires.as_micros()).unwrap_or(0);
     let moment = SystemTime::UNIX_EPOCH.checked_add(Duration::from_micros(micros));
     // Year 9999 is the last that RFC 3339 can say; a later moment is not said.
-    let text = moment.filter(|moment| *moment <= last_moment());
-    let text = text.map(|moment| humantime::format_rfc3339_seconds(moment).to_string());
-    if let Some(Ok(value)) = text.map(HeaderValue::try_from) {
+    let moment = moment.filter(|moment| *moment <= last_moment());
+    let Some(moment) = moment else { return };
+    let mut text = String::with_capacity("2026-11-30T00:53:20Z".len());
+    // Writing to a string does not fail.
+    let _ = write!(text, "{}", humantime::format_rfc3339_seconds(moment));
+    if let Ok(value) = HeaderValue::try_from(text) {
         headers.insert(IDEMPOTENCY_EXPIRES, value);
     }
 }

@@ -7,14 +7,12 @@ use std::{
 
 use hapax_core::{Admission, Problem, Scope};
 use serde::{Serialize, de::DeserializeOwned};
-use tokio::sync::oneshot;
 use tracing::Instrument;
 
 use super::{Asked, Done, NotDone, done, driven, executed, refused};
 use crate::{
     Answer, Execution, Hapax,
     claim::Attempting,
-    engine::unknown_after_fault,
     reply_slot::{Early, ReplySlot},
 };
 
@@ -89,9 +87,9 @@ impl Hapax {
                 };
                 match (asked, attempting) {
                     (Ok(asked), Ok(attempting)) => {
-                        let (sender, answer) = oneshot::channel();
-                        batch.push((attempting, asked, item, ReplySlot::new(sender)));
-                        answers.push(Ok(answer));
+                        let (slot, arriving) = ReplySlot::new();
+                        batch.push((attempting, asked, item, slot));
+                        answers.push(Ok(arriving));
                     }
                     (_, Err(problem)) | (Err(problem), _) => answers.push(Err(problem)),
                 }
@@ -99,9 +97,7 @@ impl Hapax {
             self.run_together(batch, Arc::clone(&act)).await;
             for answer in answers {
                 results.push(match answer {
-                    Ok(answer) => done(
-                        answer.await.unwrap_or_else(|_| Answer::Problem(unknown_after_fault())),
-                    ),
+                    Ok(arriving) => done(*arriving.answer().await),
                     Err(problem) => Err(refused(problem)),
                 });
             }
@@ -151,7 +147,7 @@ impl Hapax {
             slot.send(Answer::First { live: (), outcome });
         });
         // Not even begun, where the engine is shutting down.
-        if let Answer::Problem(problem) = all.await {
+        if let Answer::Problem(problem) = *all.await {
             slots.iter().for_each(|slot| slot.refuse(problem.clone()));
         }
     }

@@ -152,7 +152,7 @@ impl Hapax {
                 slot.send(Answer::First { live: hold(running, token), outcome });
             })
             .await;
-        begun(answer)
+        begun(*answer)
     }
 }
 

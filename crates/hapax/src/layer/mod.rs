@@ -114,6 +114,7 @@ impl Hapax {
     /// # Panics
     /// If `name` is not 1 to 128 characters of `a-z A-Z 0-9 . _ -`: like a route that is none, that
     /// is found when the application starts.
+    #[track_caller]
     pub fn operation(&self, name: &str) -> OperationLayer {
         let policy = protected::policy_of(name);
         let defined = self.inner.defined.read();
@@ -133,8 +134,8 @@ impl Hapax {
 
 impl OperationLayer {
     /// Changes the policy: its times, what a duplicate gets, what makes two requests the same.
-    /// Operations of one name are one: use the same policy for all their routes, or
-    /// [`Hapax::define`].
+    /// Operations of one name are one. What makes two of their requests the same, and what may be
+    /// done about an unknown outcome, is one for all their routes: give it by [`Hapax::define`].
     ///
     /// ```
     /// # use hapax::{Hapax, OnUnknown};
@@ -152,10 +153,12 @@ impl OperationLayer {
     /// ```
     ///
     /// # Panics
-    /// When the layer is applied, if the policy is inconsistent, with what is wrong.
+    /// If it gives the operation another name; when the layer is applied, if the policy is
+    /// inconsistent or does not fit that of another layer of this name, with what is wrong.
     #[must_use]
+    #[track_caller]
     pub fn policy(mut self, change: impl FnOnce(&mut OperationPolicy)) -> Self {
-        change(&mut self.policy);
+        protected::change(&mut self.policy, change);
         Self { door: Arc::default(), ..self }
     }
 
@@ -256,14 +259,37 @@ impl OperationLayer {
         Self { limits, door: Arc::default(), ..self }
     }
 
+    /// Whoever takes an attempt has none where there is no key.
+    #[cfg(feature = "axum")]
+    #[track_caller]
+    pub(crate) fn must_require_a_key(&self) {
+        assert!(
+            self.policy.key.required || self.events.is_some(),
+            "operation {}: its handler takes an attempt, and there is none for requests without a \
+             key; leave key.required on, or protect it as a whole with bracketed()",
+            self.policy.name
+        );
+    }
+
     fn events(self, verify: Arc<Verify>) -> Self {
         Self { events: Some(verify), door: Arc::default(), ..self }
     }
 
     #[expect(clippy::panic, reason = "as axum does for a route that is none, at the start")]
+    #[track_caller]
     fn door(&self) -> Door {
+        let name = &self.policy.name;
+        let mut layered = self.engine.inner.layered.lock();
+        let pinned = layered.entry(name.clone()).or_insert_with(|| self.policy.pinned());
+        assert!(
+            *pinned == self.policy.pinned(),
+            "operation {name}: it is protected twice, by policies that differ in what makes two \
+             requests the same, or in what may be done about an unknown outcome; give it one by \
+             Hapax::define"
+        );
+        drop(layered);
         let fields = FieldNames::of(&self.policy)
-            .unwrap_or_else(|error| panic!("operation {}: {error}", self.policy.name));
+            .unwrap_or_else(|error| panic!("operation {name}: {error}"));
         Door {
             engine: self.engine.clone(),
             protected: Arc::new(Protected::new(&self.policy)),
@@ -290,6 +316,7 @@ impl fmt::Debug for OperationLayer {
 impl<S> Layer<S> for OperationLayer {
     type Service = OperationService<S>;
 
+    #[track_caller]
     fn layer(&self, inner: S) -> OperationService<S> {
         let door = self.door.get_or_init(|| Arc::new(self.door()));
         OperationService::new(Arc::clone(door), inner)

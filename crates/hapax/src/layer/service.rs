@@ -1,7 +1,7 @@
 //! The way of a request through the layer: key, scope, body, fingerprint, then the engine.
 
 use std::{
-    mem,
+    future, mem,
     pin::Pin,
     sync::{Arc, atomic::Ordering},
     task::{Context, Poll},
@@ -15,9 +15,10 @@ use http_body::Body;
 use tower_service::Service;
 use tracing::{Instrument, info_span, warn};
 
-use super::{Access, Door, Way, original_target, webhook::identify};
+use super::{Access, Authorize, Door, Way, original_target, webhook::identify};
 use crate::{
     Answer, Attempt, Ended, Executed, Reply,
+    claim::Attempting,
     desk::{Arrived, Desk},
     http::{
         RequestIntent,
@@ -68,15 +69,27 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         // The one that was polled ready; its clone need not be (pitfall 43).
         let clone = self.inner.clone();
-        let ready = mem::replace(&mut self.inner, clone);
-        Box::pin(answer(Arc::clone(&self.door), ready, request))
+        let mut ready = mem::replace(&mut self.inner, clone);
+        let key = match header_key(&self.door, request.headers()) {
+            Ok(HeaderKey::Unkeyed) => {
+                let answer = ready.call(request);
+                return Box::pin(async { Ok(answer.await?.map(ResponseBody::streaming)) });
+            }
+            Ok(HeaderKey::Key(key)) => Some(key),
+            Ok(HeaderKey::OfTheEvent) => None,
+            Err(problem) => return Box::pin(future::ready(Ok(refuse(&problem)))),
+        };
+        let (head, body) = request.into_parts();
+        Box::pin(answer(Arc::clone(&self.door), ready, Arc::new(head), body, key))
     }
 }
 
 async fn answer<S, B, R>(
     door: Arc<Door>,
-    mut inner: S,
-    request: Request<B>,
+    inner: S,
+    head: Arc<Parts>,
+    body: B,
+    key: Option<Key>,
 ) -> Answered<R, S::Error>
 where
     S: Service<Request<B>, Response = Response<R>> + Send + 'static,
@@ -87,18 +100,9 @@ where
     R: Body<Data = Bytes> + Unpin + Send + 'static,
     R::Error: Into<BoxError> + Send,
 {
-    let key = match header_key(&door, request.headers()) {
-        Ok(HeaderKey::Unkeyed) => {
-            return Ok(inner.call(request).await?.map(ResponseBody::streaming));
-        }
-        Ok(HeaderKey::Key(key)) => Some(key),
-        Ok(HeaderKey::OfTheEvent) => None,
-        Err(problem) => return Ok(refuse(&problem)),
-    };
     if door.protected.is_bare.load(Ordering::Relaxed) {
         return Ok(refuse(&not_set_up()));
     }
-    let (head, body) = request.into_parts();
     let prepared = match prepare(&door, head, body, key).await {
         Ok(prepared) => prepared,
         Err(problem) => return Ok(refuse(&problem)),
@@ -107,7 +111,10 @@ where
         info_span!("attempt", operation = %door.policy().name, record = %prepared.arrived.id);
     let head = door.authorize.is_some().then(|| Arc::clone(&prepared.head));
     let answer = run(&door, inner, prepared).instrument(span).await;
-    Ok(respond(authorize(&door, head, answer).await))
+    Ok(respond(match (&door.authorize, head) {
+        (Some(may_see), Some(head)) => authorize(may_see.as_ref(), head, answer).await,
+        _ => *answer,
+    }))
 }
 
 /// What the engine and the service need of a request.
@@ -142,7 +149,7 @@ fn header_key(door: &Door, headers: &HeaderMap) -> Result<HeaderKey, Problem> {
 /// 2. to 4.: scope, body, fingerprint. Nothing is claimed before all of it is there.
 async fn prepare<B>(
     door: &Door,
-    head: Parts,
+    head: Arc<Parts>,
     body: B,
     key: Option<Key>,
 ) -> Result<Prepared, Problem>
@@ -163,7 +170,6 @@ where
         (None, None) => return Err(key_missing()),
     };
     let operation = door.protected.whole.operation();
-    let head = Arc::new(head);
     let mut intent = RequestIntent::new(operation.name(), &head, buffered.bytes());
     if let Some(target) = original_target(&head) {
         intent = intent.with_target(target);
@@ -188,7 +194,7 @@ fn scope_missing() -> Problem {
 }
 
 /// 5. to 8.: the engine claims, decides, executes by the service, settles.
-async fn run<S, B, R>(door: &Arc<Door>, inner: S, prepared: Prepared) -> Answer<Live<R>>
+async fn run<S, B, R>(door: &Arc<Door>, inner: S, prepared: Prepared) -> Box<Answer<Live<R>>>
 where
     S: Service<Request<B>, Response = Response<R>> + Send + 'static,
     S::Future: Send + 'static,
@@ -204,24 +210,28 @@ where
             let door = Arc::clone(door);
             let execute = move |desk: Arc<Desk>| {
                 let request = request(head, &buffered, desk);
-                call(door, inner, request, buffered)
+                Box::pin(call(door, inner, request, buffered))
             };
             engine.run_taking(arrived, execute).await
         }
         Way::Bracketed => {
             let operation = match arrived.protected.whole.ready(&engine).await {
                 Ok(operation) => Arc::clone(operation),
-                Err(error) => return Answer::Problem(engine.store_problem(&error)),
+                Err(error) => return Box::new(Answer::Problem(engine.store_problem(&error))),
             };
             let door = Arc::clone(door);
-            let execute = move |attempt: Attempt| async move {
+            let execute = move |attempt: Attempt| {
                 // The engine has dropped the intent by now, so the head is not copied.
                 let request = request(head, &buffered, attempt.clone());
-                let executed = call(door, inner, request, buffered).await;
-                if attempt.sent().may_have_left() { executed } else { not_executed() }
+                let calling = Box::pin(call(door, inner, request, buffered));
+                async move {
+                    let executed = calling.await;
+                    if attempt.sent().may_have_left() { executed } else { not_executed() }
+                }
             };
             let Arrived { id, fingerprint, intent, .. } = arrived;
-            engine.run(&operation, id, fingerprint, intent, execute).await
+            let attempting = Attempting { engine: engine.clone(), operation, id, fingerprint };
+            engine.track(|slot| attempting.run(intent, execute, slot)).await
         }
     }
 }
@@ -240,12 +250,12 @@ fn request<B: From<Bytes>, X: Clone + Send + Sync + 'static>(
 }
 
 /// A handler was to take an attempt where the service is protected as a whole: it was not called.
-fn not_executed<B: From<Bytes>>() -> Executed<Response<B>> {
+fn not_executed<B: From<Bytes>>() -> Box<Executed<Response<B>>> {
     let status = ProblemKind::HandlerFailed.status();
     let response = Some(StoredResponse { status, ..StoredResponse::default() });
     let said = Some(Said::NotApplied);
     let reply = Reply { status, said, replayed: false, response, retry_after: None };
-    Executed { ended: Ended::Answered(reply), live: Some(refuse(&not_set_up())) }
+    Box::new(Executed { ended: Ended::Answered(reply), live: Some(refuse(&not_set_up())) })
 }
 
 /// Calls the service, and reads its answer as far as settling needs it.
@@ -254,7 +264,7 @@ async fn call<S, B, R>(
     mut inner: S,
     request: Request<B>,
     buffered: Buffered,
-) -> Executed<Live<R>>
+) -> Box<Executed<Live<R>>>
 where
     S: Service<Request<B>, Response = Response<R>>,
     S::Error: Into<BoxError>,
@@ -262,13 +272,12 @@ where
     R::Error: Into<BoxError>,
 {
     let answer = inner.call(request).await;
-    let lost = Executed { ended: Ended::Lost, live: None };
     let answer = match answer {
         Ok(answer) => answer,
         Err(error) => {
             let error: BoxError = error.into();
             warn!(%error, "the service failed without an answer");
-            return lost;
+            return Box::new(Executed::lost());
         }
     };
     let cap = door.policy().response_cap;
@@ -276,24 +285,26 @@ where
     // Until here the body of the request may be in use.
     drop(buffered);
     match read {
-        Ok((reply, live)) => Executed { ended: Ended::Answered(reply), live: Some(live) },
+        Ok((reply, live)) => Box::new(Executed { ended: Ended::Answered(reply), live: Some(live) }),
         Err(broken) => {
             let error: BoxError = broken.error.into();
             warn!(status = broken.status, %error, "the answer of the service broke off");
-            lost
+            Box::new(Executed::lost())
         }
     }
 }
 
 /// Withholds what an earlier attempt came to from a caller that may not see it.
-async fn authorize<L>(door: &Door, head: Option<Arc<Parts>>, answer: Answer<L>) -> Answer<L> {
-    let shows_earlier =
-        matches!(answer, Answer::Replayed { .. } | Answer::Observed { .. } | Answer::Shared { .. });
-    let (true, Some(may_see), Some(head)) = (shows_earlier, &door.authorize, head) else {
-        return answer;
-    };
+async fn authorize<L>(may_see: &Authorize, head: Arc<Parts>, answer: Box<Answer<L>>) -> Answer<L> {
+    let shows_earlier = matches!(
+        *answer,
+        Answer::Replayed { .. } | Answer::Observed { .. } | Answer::Shared { .. }
+    );
+    if !shows_earlier {
+        return *answer;
+    }
     match may_see(head).await {
-        Access::Granted => answer,
+        Access::Granted => *answer,
         Access::Denied => Answer::Problem(Problem::new(
             ProblemKind::ReplayForbidden,
             "The operation was done before, and its outcome is not shown to this caller. It is not \

@@ -135,7 +135,8 @@ pub enum OpenError {
     /// The application's pool has a database without a file.
     #[error(
         "the pool's database {pool:?} is in memory or temporary, or is named by a URI; records and \
-         what the application writes share one file: give the pool {store} by its path"
+         what the application writes share one file: give the pool {store} by its path, in tests \
+         one in a temporary folder"
     )]
     PoolWithoutFile {
         /// What the pool opens.

@@ -34,10 +34,10 @@ pub(super) fn claim(tx: &Tx<'_>, claim: &NewClaim) -> Result<Claimed, Failure> {
     let number = tx.insert(sql::ADD_RECORD, values, |row| row.get(0))?;
     if let Some(number) = number {
         record.claim = ClaimNumber(number);
-        return Ok(Claimed::Ours(record));
+        return Ok(Claimed::Ours(Box::new(record)));
     }
     match by_id(tx, &claim.id)? {
-        Some(there) if there.is_live_claim_of(&claim.owner) => Ok(Claimed::Ours(there)),
+        Some(there) if there.is_live_claim_of(&claim.owner) => Ok(Claimed::Ours(Box::new(there))),
         Some(there) => Ok(Claimed::Theirs(Box::new(found(tx, there)?))),
         None => Ok(Claimed::Gone),
     }
@@ -62,7 +62,7 @@ pub(super) fn advance(tx: &Tx<'_>, advance: &Advance) -> Result<Claimed, Failure
         return Ok(Claimed::Gone);
     };
     if before.is_live_claim_of(&advance.claim.owner) {
-        return Ok(Claimed::Ours(before));
+        return Ok(Claimed::Ours(Box::new(before)));
     }
     let Ok((after, superseded)) = before.advance(advance, tx.epoch, tx.now) else {
         return Ok(Claimed::Theirs(Box::new(found(tx, before)?)));
@@ -70,7 +70,7 @@ pub(super) fn advance(tx: &Tx<'_>, advance: &Advance) -> Result<Claimed, Failure
     let policy = policy_number(tx, &after.policy)?;
     let superseded = superseded.as_ref();
     tx.write(writes::advance(&before, &after, superseded, advance, policy, tx.now))?;
-    Ok(Claimed::Ours(after))
+    Ok(Claimed::Ours(Box::new(after)))
 }
 
 pub(super) fn doubt(tx: &Tx<'_>, id: &RecordId, seen: &Seen) -> Result<Option<Found>, Failure> {
@@ -130,7 +130,7 @@ pub(super) fn owned_with<'a>(
         Ok((after, beside)) => {
             change(tx, &before, &after)?;
             tx.write(beside)?;
-            Ok(Written::Done(after))
+            Ok(Written::Done(Box::new(after)))
         }
         Err(why) => Ok(Written::Refused { why, found: Box::new(found(tx, before)?) }),
     }

@@ -111,14 +111,14 @@ pub fn outcome(body: impl Into<Bytes>) -> Settlement {
 
 pub fn ours(claimed: Result<Claimed, StoreError>) -> Record {
     match claimed {
-        Ok(Claimed::Ours(record)) => record,
+        Ok(Claimed::Ours(record)) => *record,
         other => panic!("expected Ours, got {other:?}"),
     }
 }
 
 pub fn done(written: Result<Written, StoreError>) -> Record {
     match written {
-        Ok(Written::Done(record)) => record,
+        Ok(Written::Done(record)) => *record,
         other => panic!("expected Done, got {other:?}"),
     }
 }

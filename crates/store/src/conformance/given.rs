@@ -343,7 +343,7 @@ impl ExpectClaimed for Result<Claimed, StoreError> {
     #[track_caller]
     fn ours(self) -> Record {
         match self {
-            Ok(Claimed::Ours(record)) => record,
+            Ok(Claimed::Ours(record)) => *record,
             other => panic!("expected Ours, got {other:?}"),
         }
     }
@@ -369,7 +369,7 @@ impl ExpectWritten for Result<Written, StoreError> {
     #[track_caller]
     fn done(self) -> Record {
         match self {
-            Ok(Written::Done(record)) => record,
+            Ok(Written::Done(record)) => *record,
             other => panic!("expected Done, got {other:?}"),
         }
     }

@@ -83,11 +83,11 @@ impl Broken {
         match (self.bug, there) {
             (Some(Bug::OwnClaimIsNotRecognised), Some(found)) => Claimed::Theirs(Box::new(found)),
             (Some(Bug::AnyFirstAttemptIsOwn), Some(found)) if found.record.ending.is_none() => {
-                Claimed::Ours(found.record)
+                Claimed::Ours(Box::new(found.record))
             }
             (Some(Bug::ClaimReplacesTheEnded), Some(found)) if found.record.ending.is_some() => {
                 data.rows.remove(&found.record.claim);
-                Claimed::Ours(data.insert(claim, now))
+                Claimed::Ours(Box::new(data.insert(claim, now)))
             }
             _ => data.claim(claim, now),
         }
@@ -97,7 +97,7 @@ impl Broken {
         let claim = advance.claim.clone();
         let Some(row) = data.row_mut(&claim.id) else {
             return match self.bug {
-                Some(Bug::AdvanceInserts) => Claimed::Ours(data.insert(&claim, now)),
+                Some(Bug::AdvanceInserts) => Claimed::Ours(Box::new(data.insert(&claim, now))),
                 _ => Claimed::Gone,
             };
         };
@@ -160,7 +160,7 @@ impl Broken {
             }
             _ => {}
         }
-        Claimed::Ours(row.record.clone())
+        Claimed::Ours(Box::new(row.record.clone()))
     }
 
     fn doubt_now(
@@ -262,7 +262,7 @@ impl Broken {
                 return fenced(row.found(now));
             }
             Some(Bug::SettleAfterTakeoverCounts) if row.record.attempt > by.attempt => {
-                return Written::Done(row.record.clone());
+                return Written::Done(Box::new(row.record.clone()));
             }
             _ => {}
         }
@@ -362,7 +362,7 @@ impl Claims for Broken {
                 return Ok(Claimed::Theirs(Box::new(found)));
             }
             tokio::task::yield_now().await;
-            self.guarded(|data, now| Claimed::Ours(data.insert(&claim, now)))
+            self.guarded(|data, now| Claimed::Ours(Box::new(data.insert(&claim, now))))
         })
     }
 
@@ -376,7 +376,7 @@ impl Claims for Broken {
                 tokio::task::yield_now().await;
                 let claim_one = |data: &mut Data, now, (claim, known): (&_, Option<Found>)| {
                     known.map_or_else(
-                        || Claimed::Ours(data.insert(claim, now)),
+                        || Claimed::Ours(Box::new(data.insert(claim, now))),
                         |found| Claimed::Theirs(Box::new(found)),
                     )
                 };

@@ -50,10 +50,10 @@ impl Data {
     pub(super) fn claim(&mut self, claim: &NewClaim, now: StoreTime) -> Claimed {
         match self.row(&claim.id) {
             Some(row) if row.record.is_live_claim_of(&claim.owner) => {
-                Claimed::Ours(row.record.clone())
+                Claimed::Ours(Box::new(row.record.clone()))
             }
             Some(row) => Claimed::Theirs(Box::new(row.found(now))),
-            None => Claimed::Ours(self.insert(claim, now)),
+            None => Claimed::Ours(Box::new(self.insert(claim, now))),
         }
     }
 
@@ -74,7 +74,7 @@ impl Data {
             return Claimed::Gone;
         };
         if row.record.is_live_claim_of(&advance.claim.owner) {
-            return Claimed::Ours(row.record.clone());
+            return Claimed::Ours(Box::new(row.record.clone()));
         }
         let Ok((next, superseded)) = row.record.advance(advance, epoch, now) else {
             return Claimed::Theirs(Box::new(row.found(now)));
@@ -93,7 +93,7 @@ impl Data {
         if let Some(ending) = before.ending {
             self.tombstones_over.remove(&(ending.until.tombstone, before.claim));
         }
-        Claimed::Ours(moved)
+        Claimed::Ours(Box::new(moved))
     }
 
     pub(super) fn doubt(&mut self, id: &RecordId, seen: &Seen, now: StoreTime) -> Option<Found> {
@@ -150,7 +150,7 @@ impl Data {
         match step(&row.record) {
             Ok(next) => {
                 row.replace(next.clone(), now);
-                Written::Done(next)
+                Written::Done(Box::new(next))
             }
             Err(why) => Written::Refused { why, found: Box::new(row.found(now)) },
         }

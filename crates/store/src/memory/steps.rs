@@ -80,7 +80,7 @@ impl Data {
         match step(row) {
             Ok(next) => {
                 row.replace(next.clone(), now);
-                Written::Done(next)
+                Written::Done(Box::new(next))
             }
             Err(why) => Written::Refused { why, found: Box::new(row.found(now)) },
         }

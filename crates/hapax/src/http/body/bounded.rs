@@ -1,6 +1,7 @@
 //! A request's body, read whole before anything is claimed.
 
 use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -10,6 +11,7 @@ use http_body_util::BodyExt;
 use thiserror::Error;
 
 use super::{BoxError, BufferBudget, Reservation};
+use crate::poll_once::poll_once;
 
 /// What one body may take.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -116,9 +118,15 @@ where
     B::Error: Into<BoxError>,
 {
     let within = limits.within;
-    tokio::time::timeout(within, read(body, limits.max_bytes, budget))
-        .await
-        .unwrap_or(Err(ReadError::TooSlow { within }))
+    let mut reading = pin!(read(body, limits.max_bytes, budget));
+    // Small ones have come with their head.
+    match poll_once(reading.as_mut()).await {
+        Poll::Ready(read) => read,
+        Poll::Pending => {
+            let read = tokio::time::timeout(within, reading).await;
+            read.unwrap_or(Err(ReadError::TooSlow { within }))
+        }
+    }
 }
 
 async fn read<B>(body: B, limit: usize, budget: &BufferBudget) -> Result<Buffered, ReadError>

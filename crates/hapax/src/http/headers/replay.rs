@@ -7,15 +7,15 @@ use http::{HeaderMap, HeaderName};
 use super::{HOP_BY_HOP, IDEMPOTENCY_EXPIRES, IDEMPOTENT_REPLAYED, is_ours};
 
 /// What describes the outcome itself.
-const KEPT: [HeaderName; 8] = [
-    header::CONTENT_TYPE,
-    header::CONTENT_LANGUAGE,
-    header::CONTENT_ENCODING,
-    header::LOCATION,
-    header::CONTENT_LOCATION,
-    header::ETAG,
-    header::LAST_MODIFIED,
-    header::LINK,
+const KEPT: [(HeaderName, &str); 8] = [
+    (header::CONTENT_TYPE, "content-type"),
+    (header::CONTENT_LANGUAGE, "content-language"),
+    (header::CONTENT_ENCODING, "content-encoding"),
+    (header::LOCATION, "location"),
+    (header::CONTENT_LOCATION, "content-location"),
+    (header::ETAG, "etag"),
+    (header::LAST_MODIFIED, "last-modified"),
+    (header::LINK, "link"),
 ];
 
 /// What speaks of one exchange, or to one receiver.
@@ -62,11 +62,13 @@ const NEVER_PREFIXES: [&str; 5] =
 pub(in crate::http) fn storable(headers: &HeaderMap, extras: &[HeaderName]) -> Vec<(Bytes, Bytes)> {
     headers
         .iter()
-        .filter(|(name, _)| KEPT.contains(name) || extras.contains(name))
-        .filter(|(name, _)| !never_replayed(name))
-        .map(|(name, value)| {
-            let name = Bytes::copy_from_slice(name.as_str().as_bytes());
-            (name, Bytes::copy_from_slice(value.as_bytes()))
+        .filter_map(|(name, value)| {
+            let name = match KEPT.iter().find(|(kept, _)| kept == name) {
+                Some((_, name)) => Bytes::from_static(name.as_bytes()),
+                None if !extras.contains(name) || never_replayed(name) => return None,
+                None => Bytes::copy_from_slice(name.as_str().as_bytes()),
+            };
+            Some((name, Bytes::copy_from_slice(value.as_bytes())))
         })
         .collect()
 }
@@ -80,4 +82,17 @@ pub fn never_replayed(name: &HeaderName) -> bool {
         || HOP_BY_HOP.contains(name)
         || is_ours(name)
         || NEVER_PREFIXES.iter().any(|prefix| name.as_str().starts_with(prefix))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_describes_the_outcome_has_its_name_and_may_be_replayed() {
+        for (name, text) in KEPT {
+            assert_eq!(name.as_str(), text);
+            assert!(!never_replayed(&name), "{name}");
+        }
+    }
 }

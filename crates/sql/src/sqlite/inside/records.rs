@@ -109,7 +109,7 @@ impl OpenTransaction {
 
     fn claimed(&mut self, claimed: &Claimed) {
         if let Claimed::Ours(record) = claimed {
-            self.record = Some(record.clone());
+            self.record = Some((**record).clone());
         }
         self.done();
     }
@@ -117,7 +117,7 @@ impl OpenTransaction {
     fn written(&mut self, written: Result<Written, Failure>) -> Result<Written, StoreError> {
         let written = written.map_err(failed)?;
         if let Written::Done(record) = &written {
-            self.record = Some(record.clone());
+            self.record = Some((**record).clone());
         }
         self.done();
         Ok(written)
@@ -137,10 +137,12 @@ impl OpenTransaction {
         let number = self.first(sql::ADD_RECORD, values, |row| rows::number(row, 0)).await?;
         if let Some(number) = number {
             record.claim = ClaimNumber(number);
-            return Ok(Claimed::Ours(record));
+            return Ok(Claimed::Ours(Box::new(record)));
         }
         match self.by_id(&claim.id).await? {
-            Some(there) if there.is_live_claim_of(&claim.owner) => Ok(Claimed::Ours(there)),
+            Some(there) if there.is_live_claim_of(&claim.owner) => {
+                Ok(Claimed::Ours(Box::new(there)))
+            }
             Some(there) => self.theirs(there).await,
             None => Ok(Claimed::Gone),
         }
@@ -151,7 +153,7 @@ impl OpenTransaction {
             return Ok(Claimed::Gone);
         };
         if before.is_live_claim_of(&advance.claim.owner) {
-            return Ok(Claimed::Ours(before));
+            return Ok(Claimed::Ours(Box::new(before)));
         }
         let (epoch, _) = self.epoch_and_policy(&advance.claim.policy).await?;
         let now = self.now();
@@ -162,7 +164,7 @@ impl OpenTransaction {
         let superseded = superseded.as_ref();
         let writes = writes::advance(&before, &after, superseded, advance, policy, now);
         self.write(writes).await?;
-        Ok(Claimed::Ours(after))
+        Ok(Claimed::Ours(Box::new(after)))
     }
 
     async fn try_end_step(
@@ -225,7 +227,7 @@ impl OpenTransaction {
         };
         self.write(writes::change(&before, &after, policy, now)).await?;
         self.write(beside).await?;
-        Ok(Written::Done(after))
+        Ok(Written::Done(Box::new(after)))
     }
 
     async fn theirs(&mut self, there: Record) -> Result<Claimed, Failure> {

@@ -102,8 +102,8 @@ impl Transactions {
     /// wait for nothing outside the database.
     ///
     /// # Errors
-    /// Nothing is written by any of them. [`StoreError::Locked`] when the transactions before it
-    /// (2 s), the store's own writer (1 s) or another process (1 s) did not let it begin;
+    /// Nothing is written by any of them. [`StoreError::Locked`] when the transactions before it and
+    /// the store's own writer (2 s) or another process (1 s more) did not let it begin;
     /// [`StoreError::Regressed`] when the store's file is not in its place any more.
     pub async fn begin(&self) -> Result<OpenTransaction, StoreError> {
         self.try_begin().await.inspect_err(telemetry::failed)
@@ -114,9 +114,11 @@ impl Transactions {
         if inner.faults.at_begin() {
             return Err(StoreError::Unavailable { reason: "a fault on purpose".to_owned() });
         }
-        let place = Arc::clone(&inner.place).lock_owned();
-        let mut place = in_time(QUEUE_WAIT, place).await?;
-        let turn = in_time(LOCK_WAIT, inner.guard().turns().next()).await?;
+        let queued = async {
+            let place = Arc::clone(&inner.place).lock_owned().await;
+            (place, inner.guard().turns().next().await)
+        };
+        let (mut place, turn) = in_time(QUEUE_WAIT, queued).await?;
         self.check_files()?;
         if place.in_doubt {
             inner.reconnect().await.map_err(|error| begin_error(&error))?;

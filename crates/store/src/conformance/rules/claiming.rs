@@ -222,11 +222,11 @@ fn the_one_of(answers: Vec<Claimed>) -> Record {
     };
     for other in theirs {
         assert!(
-            matches!(&other, Claimed::Theirs(found) if found.record == *ours),
+            matches!(&other, Claimed::Theirs(found) if found.record == **ours),
             "another copy was shown {other:?}, not {ours:?}"
         );
     }
-    ours.clone()
+    (**ours).clone()
 }
 
 async fn race_for(nodes: &[Arc<dyn Store>; 2], seen: &Record, reason: AdvanceReason) -> Record {

@@ -30,7 +30,7 @@ pub async fn each_of_many_claims_stands_for_itself<H: Harness>(harness: H) {
     for ((claim, answer), is_ours) in claims.iter().zip(&answers).zip(is_ours) {
         let there = found(&node, claim.id).await;
         match answer {
-            Claimed::Ours(record) => assert_eq!((record, is_ours), (&there.record, true)),
+            Claimed::Ours(record) => assert_eq!((&**record, is_ours), (&there.record, true)),
             Claimed::Theirs(found) => assert_eq!((&**found, is_ours), (&there, false)),
             Claimed::Gone => panic!("{claim:?} is gone"),
         }

@@ -156,14 +156,14 @@ impl Contender {
             },
             Self::Advance(reason) => {
                 return match node.advance(next(&record, *reason)).await {
-                    Ok(Claimed::Ours(record)) => Some((self, record)),
+                    Ok(Claimed::Ours(record)) => Some((self, *record)),
                     Ok(Claimed::Theirs(_)) => None,
                     other => panic!("expected Ours or Theirs, got {other:?}"),
                 };
             }
         };
         match written {
-            Ok(Written::Done(record)) => Some((self, record)),
+            Ok(Written::Done(record)) => Some((self, *record)),
             Ok(Written::Refused { .. }) => None,
             other => panic!("expected Done or Refused, got {other:?}"),
         }
