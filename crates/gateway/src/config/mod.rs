@@ -6,10 +6,10 @@
 //! draft, the flags go before it (`flags`), the parts are held against each other (`build`,
 //! `check`), and routes are sorted to services (`service`, `routes`).
 
-use std::{collections::BTreeMap, fs, net::SocketAddr, path::Path, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fs, net::SocketAddr, path::Path, sync::Arc};
 
 use hapax_core::OperationPolicy;
-use http::{HeaderName, Method};
+use http::Method;
 
 mod address;
 mod build;
@@ -21,8 +21,10 @@ mod error;
 mod file;
 mod flags;
 mod header;
+mod limits;
 mod operation;
 mod routes;
+mod scope;
 mod section;
 mod service;
 mod size;
@@ -32,12 +34,13 @@ mod words;
 
 pub use error::{ConfigError, Fault, Mistake};
 pub use flags::Flags;
+pub use limits::Limits;
 pub use routes::{RoutePattern, Routes};
+pub use scope::ScopeSource;
 pub use service::Service;
 pub use store::{EffectSecretSource, StoreLocation};
 
 use error::{At, Place, Report};
-use service::prefix;
 
 /// What the gateway runs by: complete and consistent.
 #[derive(Clone, Debug, PartialEq)]
@@ -171,48 +174,6 @@ pub struct Operation {
     pub routes: Vec<RoutePattern>,
     /// What it does, in its owner's words: kept to be shown. Default: empty.
     pub contract: BTreeMap<String, String>,
-}
-
-/// Where the scope of a request comes from.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub enum ScopeSource {
-    /// All callers are one tenant.
-    SingleTenant,
-    /// This header, which a trusted proxy sets.
-    Header(HeaderName),
-}
-
-/// What the gateway takes on at most, and how long it waits.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Limits {
-    /// The largest body of a keyed request, in bytes. Default: 1 MiB.
-    pub request_body: usize,
-    /// How long a keyed request's body may take to arrive whole. Default: 10 s.
-    pub body_within: Duration,
-    /// The bodies of all keyed requests under way together, in bytes. Default: 256 MiB.
-    pub buffered_total: usize,
-    /// How long connecting to a service may take. Default: 2 s.
-    pub connect: Duration,
-    /// How long a call of the store may take. Default: 2 s.
-    pub store: Duration,
-    /// How long requests under way may take after a shutdown was asked for. Default: 30 s.
-    pub drain: Duration,
-    /// How many callers may be connected at once. Default: 10,000.
-    pub max_connections: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            request_body: 1 << 20,
-            body_within: Duration::from_secs(10),
-            buffered_total: 256 << 20,
-            connect: Duration::from_secs(2),
-            store: Duration::from_secs(2),
-            drain: Duration::from_secs(30),
-            max_connections: 10_000,
-        }
-    }
 }
 
 /// What the process was started in, as far as it decides anything.

@@ -2,7 +2,10 @@
 
 use http::Uri;
 
-use super::{Fault, RoutePattern, Routes, address, routes, suggest::shown};
+use super::{
+    At, Fault, RoutePattern, Routes, address, draft::ServiceDraft, routes, section::Section,
+    suggest::shown,
+};
 use hapax_core::PathSegment as Segment;
 use routes::{contains, normalised, overlap};
 
@@ -29,6 +32,24 @@ impl Service {
         let rest = path.strip_prefix(self.prefix.trim_end_matches('/'));
         rest.is_some_and(|rest| self.prefix == "/" || rest.is_empty() || rest.starts_with('/'))
     }
+}
+
+/// Reads one `[[service]]` table.
+pub(super) fn read(mut section: Section<'_>) -> ServiceDraft {
+    section.refuse_later(&["authorize", "cors", "host", "tls"]);
+    let upstream = section.take("upstream");
+    if upstream.is_none() {
+        section.wrong("it has no upstream", "add upstream = \"http://127.0.0.1:3000\"");
+    }
+    let upstream = upstream.and_then(|value| -> Option<At<Uri>> {
+        value.parse("a URL", "http://127.0.0.1:3000", address::upstream)
+    });
+    let prefix = match section.take("prefix") {
+        Some(value) => value.parse("a path", "/v1", prefix),
+        None => Some(At { place: section.place().clone(), value: String::new() }),
+    };
+    section.finish();
+    ServiceDraft { upstream, prefix }
 }
 
 /// Reads a prefix; without the slash at its end, so that `""` is every path.

@@ -8,6 +8,10 @@ mod robustness;
 mod routing;
 mod top_level;
 
+use std::time::Duration;
+
+use http::HeaderName;
+
 use super::*;
 
 /// A file that is right, with lines before and behind its three.

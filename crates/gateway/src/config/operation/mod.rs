@@ -1,8 +1,10 @@
 //! The `[[operation]]` tables.
 
-use std::time::Duration;
+mod fingerprint;
+mod key;
+mod times;
 
-use hapax_core::{InFlight, Json, Kind, OperationName, OperationPolicy, Pointer};
+use hapax_core::{InFlight, Kind, OperationName, OperationPolicy};
 use toml::de::DeValue;
 
 use super::{
@@ -162,10 +164,10 @@ fn refuse_keyed(section: &mut Section<'_>) {
 
 fn read_keyed(section: &mut Section<'_>, draft: &mut OperationDraft) {
     if let Some(key) = section.take("key") {
-        read_key(key, draft);
+        key::read(key, draft);
     }
     if let Some(fingerprint) = section.take("fingerprint") {
-        read_fingerprint(fingerprint, draft);
+        fingerprint::read(fingerprint, draft);
     }
     if let Some(in_flight) = section.take("in_flight") {
         let in_flight = read_in_flight(in_flight);
@@ -175,7 +177,7 @@ fn read_keyed(section: &mut Section<'_>, draft: &mut OperationDraft) {
         let on_unknown = on_unknown.parse("a word", "hold", words::on_unknown);
         draft.set("on_unknown", on_unknown, |policy, value| policy.on_unknown = value);
     }
-    read_times(section, draft);
+    times::read(section, draft);
     if let Some(admission) = section.take("admission") {
         read_admission(admission);
     }
@@ -190,118 +192,6 @@ fn read_keyed(section: &mut Section<'_>, draft: &mut OperationDraft) {
     if let Some(headers) = section.take("replay_headers") {
         let headers = headers.list("header name", "x-payment-id", header::replayed);
         draft.policy.replay_headers = headers.into_iter().map(|header| header.value).collect();
-    }
-}
-
-fn read_key(value: Value<'_>, draft: &mut OperationDraft) {
-    let Some(mut key) = value.section("{ required = true }") else { return };
-    if let Some(from) = key.take("from") {
-        let from = from.parse("a source", "header:idempotency-key", header::key_source);
-        draft.set("key.from", from, |policy, value| policy.key.header = value);
-    }
-    if let Some(required) = key.take("required") {
-        let required = required.boolean();
-        draft.set("key.required", required, |policy, value| policy.key.required = value);
-    }
-    if let Some(syntax) = key.take("syntax") {
-        let syntax = syntax.parse("a word", "lenient", words::key_syntax);
-        draft.set("key.syntax", syntax, |policy, value| policy.key.policy.syntax = value);
-    }
-    if let Some(min_length) = key.take("min_length") {
-        let min_length = min_length.whole_number(1, hapax_core::Key::MAX_LENGTH, "16");
-        draft.set("key.min_length", min_length, |policy, value| {
-            policy.key.policy.min_length = value;
-        });
-    }
-    if let Some(min_bits) = key.take("min_bits") {
-        let min_bits = min_bits.whole_number(0, super::MOST_KEY_BITS.into(), "64");
-        draft.set("key.min_bits", min_bits, |policy, value| {
-            policy.key.policy.min_bits = u32::try_from(value).unwrap_or(u32::MAX);
-        });
-    }
-    key.finish();
-}
-
-fn read_fingerprint(value: Value<'_>, draft: &mut OperationDraft) {
-    let place = value.place().clone();
-    let Some(mut section) = value.section("{ exclude = [\"/client_time\"] }") else {
-        return;
-    };
-    section.refuse_later(&["unordered"]);
-    let rules = &mut draft.policy.fingerprint;
-    if let Some(body) = section.take("body") {
-        rules.body = body.parse("a word", "json", words::body_form).map(|body| body.value);
-    }
-    let mut pointers = |key: &'static str| {
-        let list = section.take(key).map(|value| value.list("JSON Pointer", "/amount", pointer));
-        list.unwrap_or_default().into_iter().map(|pointer| pointer.value).collect()
-    };
-    rules.include = pointers("include");
-    rules.exclude = pointers("exclude");
-    if let Some(defaults) = section.take("defaults") {
-        rules.defaults = read_defaults(defaults);
-    }
-    if let Some(headers) = section.take("headers") {
-        let headers = headers.list("header name", "if-match", header::fingerprinted);
-        rules.headers = headers.into_iter().map(|header| header.value).collect();
-    }
-    if section.finish() {
-        draft.places.insert("fingerprint", place);
-    }
-}
-
-fn pointer(text: &str) -> Result<Pointer, Fault> {
-    Pointer::parse(text)
-        .map_err(|error| Fault::new(error.to_string(), "write it as in \"/amount\""))
-}
-
-fn read_defaults(value: Value<'_>) -> Vec<(Pointer, Json<'static>)> {
-    let Some(mut section) = value.section("{ \"/currency\" = \"EUR\" }") else {
-        return Vec::new();
-    };
-    let mut defaults = Vec::new();
-    for (key, value) in section.take_all() {
-        let place = section.report().keep(value.place().clone(), pointer(&key));
-        let default = json(value.toml());
-        if default.is_none() {
-            value.wrong(Fault::new(
-                "a date, inf or nan is no JSON value",
-                "write what the request would hold, a date as a text in quotes",
-            ));
-        }
-        if let (Some(place), Some(default)) = (place, default) {
-            defaults.push((place.value, default));
-        }
-    }
-    defaults
-}
-
-/// The JSON value that a TOML value stands for. TOML has no null, and JSON no dates.
-fn json(value: &DeValue<'_>) -> Option<Json<'static>> {
-    let number = |text: &str| {
-        let text = text.trim_start_matches('+');
-        Some(Json::parse(text.as_bytes()).ok()?.into_owned())
-    };
-    match value {
-        DeValue::String(text) => Some(Json::String(text.to_string().into())),
-        DeValue::Boolean(value) => Some(Json::Bool(*value)),
-        DeValue::Integer(integer) => {
-            let integer = i128::from_str_radix(integer.as_str(), integer.radix()).ok()?;
-            number(&integer.to_string())
-        }
-        DeValue::Float(float) => number(float.as_str()),
-        DeValue::Datetime(_) => None,
-        DeValue::Array(items) => {
-            items.iter().map(|item| json(item.get_ref())).collect::<Option<_>>().map(Json::Array)
-        }
-        DeValue::Table(table) => {
-            let member = |(name, value): (&toml::Spanned<_>, &toml::Spanned<DeValue<'_>>)| {
-                let name: &toml::de::DeString<'_> = name.get_ref();
-                Some((name.to_string().into(), json(value.get_ref())?))
-            };
-            let members = table.iter().map(member).collect::<Option<_>>()?;
-            hapax_core::Members::new(members).map(Json::Object)
-        }
     }
 }
 
@@ -325,58 +215,6 @@ fn read_in_flight(value: Value<'_>) -> Option<At<InFlight>> {
         _ => choice(text, &[("conflict", InFlight::Conflict)]),
     };
     value.parse("\"conflict\" or { wait = … }", "conflict", parse)
-}
-
-fn read_times(section: &mut Section<'_>, draft: &mut OperationDraft) {
-    if let Some(collapse_for) = section.take("collapse_for") {
-        let collapse_for = collapse_for.positive_duration("24h");
-        draft.set("collapse_for", collapse_for, |policy, value| policy.collapse_for = Some(value));
-    }
-    if let Some(late_arrival) = section.take("late_arrival") {
-        let late_arrival = late_arrival.duration("60s");
-        draft.set("late_arrival", late_arrival, |policy, value| policy.late_arrival = value);
-    }
-    if let Some(lease) = section.take("lease") {
-        let lease = lease.duration("30s");
-        draft.set("lease", lease, |policy, value| policy.lease = value);
-    }
-    if let Some(timeout) = section.take("timeout") {
-        let timeout = timeout.positive_duration("20s");
-        draft.set("timeout", timeout, |policy, value| policy.timeout = value);
-    }
-    if let Some(retention) = section.take("retention") {
-        read_retention(retention, draft);
-    }
-    if let Some(retried_by) = section.take("retried_by") {
-        draft.places.insert("retried_by", retried_by.place().clone());
-        draft.policy.retried_by = read_retried_by(retried_by);
-    }
-}
-
-fn read_retention(value: Value<'_>, draft: &mut OperationDraft) {
-    let example = "{ outcome = \"24h\", tombstone = \"30d\" }";
-    let Some(mut section) = value.section(example) else { return };
-    if let Some(outcome) = section.take("outcome") {
-        let outcome = outcome.positive_duration("24h");
-        draft.set("retention.outcome", outcome, |policy, value| policy.retention.outcome = value);
-    }
-    if let Some(tombstone) = section.take("tombstone") {
-        let tombstone = tombstone.positive_duration("30d");
-        draft.set("retention.tombstone", tombstone, |policy, value| {
-            policy.retention.tombstone = value;
-        });
-    }
-    section.finish();
-}
-
-fn read_retried_by(value: Value<'_>) -> Vec<(String, Duration)> {
-    let Some(mut section) = value.section("{ client = \"24h\" }") else {
-        return Vec::new();
-    };
-    let sources = section.take_all().into_iter();
-    sources
-        .filter_map(|(source, value)| Some((source, value.positive_duration("24h")?.value)))
-        .collect()
 }
 
 fn read_admission(value: Value<'_>) {
