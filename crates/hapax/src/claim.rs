@@ -4,7 +4,6 @@ use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use hapax_core::{Admission, Advance, Decision, Fingerprint, NewClaim, Problem, Record, RecordId};
 use hapax_store::{Certainty, Claimed, StoreError};
-use tokio::time::sleep;
 use tracing::warn;
 
 use crate::{
@@ -241,10 +240,7 @@ impl Attempting {
                 return Err(error);
             }
             warn!(%error, "a claim's answer was lost; issuing it again");
-            tokio::select! {
-                () = sleep(pause) => {}
-                () = inner.abandon.cancelled() => {}
-            }
+            patience.pause(pause).await;
             pause = (pause * 2).min(Duration::from_secs(1));
         }
     }

@@ -1,8 +1,8 @@
 //! Work that is not tied to whoever waits for it.
 
-use std::{future::poll_fn, pin::Pin, task::Poll};
+use std::{cell::Cell, future::poll_fn, pin::Pin, task::Poll};
 
-use tokio::task::JoinHandle;
+use tokio::{runtime::Handle, task::JoinHandle};
 use tracing::Instrument;
 
 use crate::catch_unwind::poll_caught;
@@ -16,17 +16,55 @@ pub(crate) enum Begun<T> {
     GoesOn(JoinHandle<T>),
 }
 
+/// How many begin within each other on one stack; the next has a task, and a stack, of its own.
+const DEEPEST: usize = 4;
+
 /// Begins work here and now. At the first thing that it has to wait for it moves to a task of its
 /// own: whoever waits for it can be dropped from then on, and until then cannot be.
 ///
 /// The work comes boxed because it is large: it is built where it stays.
+///
+/// # Panics
+/// Outside a runtime of tokio, before anything of it has begun.
 pub(crate) async fn begin<T: Send + 'static>(
     mut work: Pin<Box<dyn Future<Output = T> + Send>>,
 ) -> Begun<T> {
-    match poll_fn(|cx| Poll::Ready(poll_caught(work.as_mut(), cx))).await {
+    let runtime = Handle::current();
+    let begun = poll_fn(|cx| {
+        Poll::Ready(match Deeper::down() {
+            Some(_deeper) => poll_caught(work.as_mut(), cx),
+            None => Poll::Pending,
+        })
+    });
+    match begun.await {
         Poll::Ready(ended) => Begun::Ended(ended),
-        Poll::Pending => Begun::GoesOn(tokio::spawn(work.in_current_span())),
+        Poll::Pending => Begun::GoesOn(runtime.spawn(work.in_current_span())),
     }
+}
+
+/// One more that begins on this stack, until it is dropped.
+struct Deeper;
+
+impl Deeper {
+    fn down() -> Option<Self> {
+        DEPTH.with(|depth| {
+            let deeper = depth.get() + 1;
+            (deeper <= DEEPEST).then(|| {
+                depth.set(deeper);
+                Self
+            })
+        })
+    }
+}
+
+impl Drop for Deeper {
+    fn drop(&mut self) {
+        DEPTH.with(|depth| depth.set(depth.get() - 1));
+    }
+}
+
+thread_local! {
+    static DEPTH: Cell<usize> = const { Cell::new(0) };
 }
 
 #[cfg(any(test, feature = "tower"))]
@@ -56,6 +94,23 @@ mod tests {
         assert!(matches!(begin(Box::pin(async { 7 })).await, Begun::Ended(Some(7))));
         let broken = begin(Box::pin(async { panic!("on purpose") }));
         assert!(matches!(broken.await, Begun::<()>::Ended(None)));
+    }
+
+    #[tokio::test]
+    async fn however_deep_one_begins_within_another_the_stack_is_not_used_up() {
+        fn nested(levels: usize) -> Pin<Box<dyn Future<Output = usize> + Send>> {
+            Box::pin(async move {
+                // What an execution of a handler takes of the stack, more or less.
+                let used = std::hint::black_box([1_u8; 16 * 1024]);
+                if levels == 0 {
+                    return 0;
+                }
+                let below = begin(nested(levels - 1)).await.end().await.unwrap();
+                below + usize::from(used[levels])
+            })
+        }
+        assert_eq!(begin(nested(1_000)).await.end().await, Some(1_000));
+        assert_eq!(DEPTH.with(Cell::get), 0);
     }
 
     #[tokio::test]

@@ -89,9 +89,9 @@ impl Hapax {
     /// Does an operation once: whoever calls this with the same scope and key, here or in another
     /// process, now or after a crash, gets the value of the one time that it was done.
     ///
-    /// `intent` is what is asked for: the same key with another intent is refused. `act` runs in a
-    /// task of its own, which goes on if the caller is dropped; what it returns is stored before
-    /// it is answered.
+    /// `intent` is what is asked for: the same key with another intent is refused. `act` begins
+    /// at once, moves to a task of its own at its first wait, and goes on if the caller is dropped;
+    /// what it returns is stored before it is answered.
     ///
     /// ```
     /// use hapax::{Execution, Hapax, NotDone, Scope, StepError};

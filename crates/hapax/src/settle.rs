@@ -9,7 +9,7 @@ use hapax_core::{
 };
 use hapax_store::{StoreError, Written};
 use metrics::{counter, gauge, histogram};
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 use tracing::{error, warn};
 
 use crate::{
@@ -249,10 +249,7 @@ impl Attempting {
                 return None;
             }
             warn!(error = %failed, "an ending could not be stored yet; trying again");
-            tokio::select! {
-                () = sleep(pause) => {}
-                () = inner.abandon.cancelled() => {}
-            }
+            patience.pause(pause).await;
             pause = (pause * 2).min(SETTLE_PAUSE.1);
         }
     }

@@ -15,9 +15,18 @@ use tokio::sync::watch;
 /// The attempts of this process that execute now, by record.
 #[derive(Default)]
 pub(crate) struct Waiters {
-    leaders: Mutex<HashMap<RecordId, Leader>>,
-    leads: AtomicU64,
+    leads: Mutex<Leads>,
+    next: AtomicU64,
 }
+
+#[derive(Default)]
+struct Leads {
+    leaders: HashMap<RecordId, Leader>,
+    /// Who follows a lead whose key was freed and taken again before it could tell them.
+    superseded: HashMap<u64, Followed>,
+}
+
+type Followed = watch::Sender<Option<Freed>>;
 
 struct Leader {
     /// Which lead this is.
@@ -25,7 +34,7 @@ struct Leader {
     /// Its intent.
     fingerprint: Fingerprint,
     /// There once somebody follows.
-    followed: Option<watch::Sender<Option<Freed>>>,
+    followed: Option<Followed>,
 }
 
 /// What the leading attempt was answered when it freed the key. The store tells nothing of it, so
@@ -42,8 +51,12 @@ impl Waiters {
     /// Makes this attempt the one that others with the same intent wait for.
     pub(crate) fn lead(self: &Arc<Self>, id: RecordId, fingerprint: Fingerprint) -> Leading {
         let (leader, leading) = self.new_lead(id, fingerprint);
-        // Who follows an earlier one looks into the store, and follows this one.
-        self.leaders.lock().insert(id, leader);
+        let mut leads = self.leads.lock();
+        if let Some(Leader { lead, followed: Some(followed), .. }) =
+            leads.leaders.insert(id, leader)
+        {
+            leads.superseded.insert(lead, followed);
+        }
         leading
     }
 
@@ -55,7 +68,7 @@ impl Waiters {
         fingerprint: Fingerprint,
     ) -> Option<Leading> {
         let (leader, leading) = self.new_lead(id, fingerprint);
-        match self.leaders.lock().entry(id) {
+        match self.leads.lock().leaders.entry(id) {
             Entry::Occupied(_) => {}
             Entry::Vacant(free) => {
                 free.insert(leader);
@@ -66,7 +79,7 @@ impl Waiters {
     }
 
     fn new_lead(self: &Arc<Self>, id: RecordId, fingerprint: Fingerprint) -> (Leader, Leading) {
-        let lead = self.leads.fetch_add(1, Ordering::Relaxed);
+        let lead = self.next.fetch_add(1, Ordering::Relaxed);
         let leader = Leader { lead, fingerprint, followed: None };
         (leader, Leading { waiters: Arc::clone(self), id, lead })
     }
@@ -74,8 +87,9 @@ impl Waiters {
     /// The leading attempt of a record in this process, if there is one with the same intent: a
     /// freed key may have been taken by another one since.
     pub(crate) fn follow(&self, id: &RecordId, fingerprint: &Fingerprint) -> Option<Following> {
-        let mut leaders = self.leaders.lock();
-        let leader = leaders.get_mut(id).filter(|leader| leader.fingerprint == *fingerprint)?;
+        let mut leads = self.leads.lock();
+        let leader =
+            leads.leaders.get_mut(id).filter(|leader| leader.fingerprint == *fingerprint)?;
         let followed = leader.followed.get_or_insert_with(|| watch::channel(None).0);
         Some(Following(followed.subscribe()))
     }
@@ -98,10 +112,11 @@ impl Leading {
 
     /// Ends it, and says who is to be told. A later attempt of the same record may lead by now; its
     /// entry is not ours to remove.
-    fn end(&self) -> Option<watch::Sender<Option<Freed>>> {
-        match self.waiters.leaders.lock().entry(self.id) {
+    fn end(&self) -> Option<Followed> {
+        let mut leads = self.waiters.leads.lock();
+        match leads.leaders.entry(self.id) {
             Entry::Occupied(leader) if leader.get().lead == self.lead => leader.remove().followed,
-            _ => None,
+            _ => leads.superseded.remove(&self.lead),
         }
     }
 }
@@ -145,6 +160,20 @@ mod tests {
         assert!(waiters.follow(&ID, &intent(1)).is_some());
         drop(second);
         assert!(waiters.follow(&ID, &intent(1)).is_none());
+    }
+
+    #[tokio::test]
+    async fn followers_get_their_leaders_answer_also_when_the_freed_key_was_taken_again() {
+        let waiters = Arc::new(Waiters::default());
+        let first = waiters.lead(ID, intent(1));
+        let mut follower = waiters.follow(&ID, &intent(1)).expect("leading");
+        let second = waiters.lead(ID, intent(1));
+        let mut of_second = waiters.follow(&ID, &intent(1)).expect("leading");
+        first.free(Freed::Response(StoredResponse::default()));
+        assert!(matches!(follower.freed().await, Some(Freed::Response(_))));
+        drop(second);
+        assert!(of_second.freed().await.is_none());
+        assert!(waiters.leads.lock().superseded.is_empty());
     }
 
     #[tokio::test]

@@ -204,6 +204,35 @@ async fn a_batch_is_told_in_time_that_nothing_was_executed_and_that_is_the_truth
     assert!(each().await.iter().all(Result::is_ok), "the keys were given back");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_caller_is_told_in_time_while_its_ending_is_refused_at_once_every_time() {
+    let world = Arc::new(world(policy()).await);
+    let other = Arc::clone(&world);
+    let paying = world.attempt(PAY, move |_| async move {
+        for _ in 0..100 {
+            other.store.inner().fail_next(StoreError::Locked(Duration::ZERO));
+        }
+        replied(201, "made")
+    });
+    let told = timeout(Duration::from_secs(3), paying).await.expect("in time");
+    assert_eq!(problem(told), ProblemKind::OutcomeUnknown);
+    // It is stored all the same, once the store takes it.
+    assert_eq!(world.hapax.shutdown(Duration::from_secs(600)).await, 0);
+    let again = world.node().await.pay(LOST).await;
+    assert!(matches!(again, Answer::Replayed { .. }), "{again:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_is_told_in_time_while_its_claims_answer_is_lost_every_time() {
+    let world = Arc::new(world(policy()).await);
+    for _ in 0..100 {
+        world.store.inner().lose_next_answer(false);
+    }
+    let told = timeout(Duration::from_secs(3), world.pay(LOST)).await.expect("in time");
+    assert_eq!(problem(told), ProblemKind::StoreUnavailable);
+    assert_eq!(world.effects(), 0);
+}
+
 /// An engine on a store that can be tampered with.
 struct World {
     hapax: Hapax,

@@ -118,8 +118,9 @@ impl<'t> Reader<'t> {
     fn object(&mut self) -> Result<Json<'t>, JsonError> {
         let start = self.at;
         self.at += 1;
-        // Most objects are of about this size.
-        let mut members = Vec::with_capacity(8);
+        // Most documents are one object of about this size. Within one, a text of nothing but empty
+        // objects must not cost many times its length.
+        let mut members = Vec::with_capacity(if self.depth == 1 { 8 } else { 0 });
         self.skip_whitespace();
         if !self.take(b'}') {
             loop {

@@ -54,13 +54,8 @@ impl IntoResponse for Interrupted {
     fn into_response(self) -> Response {
         let soon = Duration::from_secs(1);
         let problem = match self {
-            Self::Store(_) => Problem::new(
-                ProblemKind::StoreUnavailable,
-                "The store of operations is not available. Send the same request with the same key \
-                 again.",
-            )
-            .retry_after(soon),
-            Self::Fenced | Self::InDoubt { .. } | Self::TooLong => Problem::new(
+            // Steps may have been done before the store failed: only the layer knows.
+            Self::Store(_) | Self::Fenced | Self::InDoubt { .. } | Self::TooLong => Problem::new(
                 ProblemKind::OutcomeUnknown,
                 "The operation was interrupted. Send the same request with the same key again.",
             )
@@ -83,6 +78,32 @@ impl<E: IntoResponse> IntoResponse for StepError<E> {
         match self {
             Self::Failed(error) => error.into_response(),
             Self::Interrupted(why) => why.into_response(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hapax_store::StoreError;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn whoever_is_interrupted_does_not_say_that_nothing_was_executed() {
+        let reason = "away".to_owned();
+        let interruptions = [
+            Interrupted::Store(StoreError::Unavailable { reason }),
+            Interrupted::Fenced,
+            Interrupted::InDoubt { step: "charge".to_owned() },
+            Interrupted::TooLong,
+        ];
+        for interrupted in interruptions {
+            let response = interrupted.into_response();
+            assert_eq!(response.status(), 503);
+            assert!(!response.headers().contains_key(HAPAX_OUTCOME));
+            let body = ::axum::body::to_bytes(response.into_body(), 4096).await.unwrap();
+            let body = std::str::from_utf8(&body).unwrap();
+            assert!(body.contains("urn:hapax:problem:outcome-unknown"), "{body}");
         }
     }
 }
