@@ -270,14 +270,23 @@ impl EffectSecret {
         short
     }
 
-    fn mac(&self, parts: &[&[u8]]) -> [u8; 32] {
+    pub(crate) fn mac(&self, parts: &[&[u8]]) -> [u8; 32] {
+        self.macing(parts).finalize().into_bytes().into()
+    }
+
+    /// Whether `tag` is the beginning of the MAC; in a time that does not tell where it differs.
+    pub(crate) fn verifies(&self, parts: &[&[u8]], tag: &[u8]) -> bool {
+        self.macing(parts).verify_truncated_left(tag).is_ok()
+    }
+
+    fn macing(&self, parts: &[&[u8]]) -> Hmac<Sha256> {
         // A 32-byte key is one of the lengths HMAC takes as it is; every length is accepted.
         let mut mac = match Hmac::<Sha256>::new_from_slice(&self.0) {
             Ok(mac) => mac,
             Err(_) => unreachable!("HMAC takes keys of any length"),
         };
         parts.iter().for_each(|part| mac.update(part));
-        mac.finalize().into_bytes().into()
+        mac
     }
 }
 

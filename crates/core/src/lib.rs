@@ -12,6 +12,7 @@ mod classify;
 mod decide;
 mod fingerprint;
 mod form;
+mod handle;
 mod ids;
 mod json;
 mod key;
@@ -34,6 +35,7 @@ pub use fingerprint::{
     BodyForm, BodyInvalid, Fingerprint, FingerprintRules, FingerprintVersion, Fingerprinter,
     IntentParts, RulesError,
 };
+pub use handle::Handle;
 pub use ids::{
     Attempt, ClaimNumber, EffectId, EffectSecret, Owner, PolicyDigest, RecordId, SecretError,
 };
@@ -46,7 +48,7 @@ pub use policy::{
     InFlight, KeyRules, Kind, Mode, OnUnknown, OperationName, OperationPolicy, PinnedPolicy,
     PolicyError, Retention,
 };
-pub use problem::{Problem, ProblemKind, retry_after_seconds};
+pub use problem::{Problem, ProblemKind, Retry, retry_after_seconds};
 pub use record::{
     Admission, Advance, AdvanceReason, Ending, EndingKind, Found, NewClaim, OutcomeClass, OwnState,
     Ownership, Record, Seen, Settlement, Until, WriteRefused,

@@ -4,7 +4,7 @@ use std::{borrow::Cow, time::Duration};
 
 /// The kinds of problem, a closed set. The type is the contract; the status is only its usual
 /// companion.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum ProblemKind {
     /// The operation requires a key and there is none.
     KeyMissing,
@@ -52,11 +52,13 @@ pub enum ProblemKind {
     Draining,
     /// The request carries no scope.
     ScopeMissing,
+    /// No such operation is known to the caller's scope.
+    OperationUnknown,
 }
 
 impl ProblemKind {
     /// Every kind, for documentation and tests.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::KeyMissing,
         Self::KeyInvalid,
         Self::PathUnclear,
@@ -79,6 +81,7 @@ impl ProblemKind {
         Self::Overloaded,
         Self::Draining,
         Self::ScopeMissing,
+        Self::OperationUnknown,
     ];
 
     const fn row(self) -> (&'static str, u16, &'static str) {
@@ -123,6 +126,7 @@ impl ProblemKind {
             Self::Overloaded => ("overloaded", 503, "Nothing was executed: no room for the body"),
             Self::Draining => ("draining", 503, "Nothing was executed: shutting down"),
             Self::ScopeMissing => ("scope-missing", 401, "The request does not say whose it is"),
+            Self::OperationUnknown => ("operation-unknown", 404, "No such operation is known here"),
         }
     }
 
@@ -146,6 +150,34 @@ impl ProblemKind {
         format!("urn:hapax:problem:{}", self.name())
     }
 
+    /// What a caller may do next.
+    pub const fn retry(self) -> Retry {
+        match self {
+            Self::InFlight
+            | Self::OutcomeUnknown
+            | Self::BodyTimeout
+            | Self::StoreUnavailable
+            | Self::StoreRegressed
+            | Self::PolicyUnknown
+            | Self::UpstreamUnreachable
+            | Self::HandlerFailed
+            | Self::AuthorizationUnavailable
+            | Self::Overloaded
+            | Self::Draining => Retry::Same,
+            Self::KeyMissing
+            | Self::KeyInvalid
+            | Self::PathUnclear
+            | Self::BodyInvalid
+            | Self::BodyTooLarge
+            | Self::ReplayForbidden
+            | Self::ScopeMissing => Retry::Corrected,
+            Self::KeyReused | Self::OutcomeNotKept | Self::KeyExpired | Self::OperationUnknown => {
+                Retry::Never
+            }
+            Self::UpstreamFailed => Retry::IfIdempotent,
+        }
+    }
+
     /// What the problem says of the effect id in `Hapax-Outcome`, so that nested layers do not
     /// misread each other (`protocol.md` 9). `None` says nothing: this attempt was refused, and
     /// an earlier one may have taken effect.
@@ -156,6 +188,31 @@ impl ProblemKind {
         match self {
             Self::InFlight | Self::OutcomeUnknown | Self::KeyExpired => Some("unknown"),
             _ => None,
+        }
+    }
+}
+
+/// What a caller that got a problem may do next.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Retry {
+    /// The same request with the same key again, after `Retry-After`: it never takes effect twice.
+    Same,
+    /// The request, once it is corrected, with the same key.
+    Corrected,
+    /// Nothing: the answer stays the same.
+    Never,
+    /// The same request again, if repeating it changes nothing: there was no key to protect it.
+    IfIdempotent,
+}
+
+impl Retry {
+    /// Its word in documents.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Same => "same-request-and-key",
+            Self::Corrected => "corrected-request",
+            Self::Never => "never",
+            Self::IfIdempotent => "if-idempotent",
         }
     }
 }
@@ -210,8 +267,13 @@ impl Problem {
 
     /// The `application/problem+json` body (RFC 9457 3).
     pub fn to_json(&self) -> String {
+        self.to_json_as(&self.kind.type_uri())
+    }
+
+    /// The body with another type, which ends with the kind's name.
+    pub fn to_json_as(&self, type_uri: &str) -> String {
         serde_json::json!({
-            "type": self.kind.type_uri(),
+            "type": type_uri,
             "title": self.kind.title(),
             "status": self.status,
             "detail": self.detail,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hapax::{
-    Attempt, Ended, Executed,
+    Answer, Attempt, Ended, Executed, FirstOutcome,
     http::{
         BrokenOff, RequestIntent,
         body::{Buffered, read_bounded},
@@ -12,23 +12,28 @@ use hapax::{
             HAPAX_ATTEMPT, IDEMPOTENCY_KEY, ends_here, only, strip_look_alikes,
             strip_ours_from_request,
         },
-        key, key_missing, read_reply, refuse, respond,
+        key, key_missing, read_reply, respond,
     },
 };
 use hapax_core::{EffectId, Fingerprint, Key, Problem, ProblemKind, RecordId, Scope};
-use http::{HeaderMap, HeaderValue, Request, Response, Version, header::EXPECT, request::Parts};
+use http::{
+    HeaderMap, HeaderValue, Request, Response, StatusCode, Version, header::EXPECT, request::Parts,
+};
 use metrics::counter;
+use tokio::sync::oneshot;
 use tracing::{Instrument, info, info_span};
 
 use crate::{
     answer_body::AnswerBody,
     body::discard,
-    headers,
+    cors, headers,
     metric_definitions::UPSTREAM_FAILURES,
     passthrough,
+    preference::Preference,
     server::Inbound,
     shared::{Route, Shared},
     upstream::{OutBody, Reuse, SendError, Upstream},
+    well_known::{accepted, link},
 };
 
 /// Answers a request of a keyed operation; without a key, where none is required, it passes. Also
@@ -38,32 +43,62 @@ pub(crate) async fn answer(
     route: &Route,
     upstream: &Upstream,
     head: Parts,
-    mut body: Inbound,
+    body: Inbound,
 ) -> (&'static str, Response<AnswerBody>) {
+    let origin = cors::origin(&head.headers);
+    let Way { way, is_live, mut answer } = go(shared, route, upstream, head, body).await;
+    let operation = route.operation.name().as_str();
+    shared.cors.answer(origin.as_ref(), operation, is_live, answer.headers_mut());
+    (way, answer)
+}
+
+/// Which way a request took, and what came of it.
+struct Way {
+    way: &'static str,
+    /// Whether the service made the answer just now.
+    is_live: bool,
+    answer: Response<AnswerBody>,
+}
+
+async fn go(
+    shared: &Shared,
+    route: &Route,
+    upstream: &Upstream,
+    head: Parts,
+    mut body: Inbound,
+) -> Way {
     let operation = &route.operation;
     let expects = head.headers.contains_key(EXPECT);
+    let preference = Preference::of(&head.headers, route.answers.prefer);
     let key_rules = &operation.policy().key;
     let prepared = match key(&key_rules.policy, &route.fields.key, &head.headers) {
         Ok(Some(key)) => prepare(shared, route, head, &mut body, &key).await,
         Ok(None) if key_rules.required => Err(key_missing()),
         Ok(None) => {
-            return ("keyed_without_key", passthrough::answer(upstream, head, body, true).await);
+            let answer = passthrough::answer(shared, upstream, head, body, true).await;
+            return Way { way: "keyed_without_key", is_live: true, answer };
         }
         Err(problem) => Err(problem),
     };
-    let answer = match prepared {
+    match prepared {
         Ok(prepared) => {
             let span = info_span!("attempt", operation = %operation.name(), record = %prepared.id);
-            run(shared, route, upstream, prepared).instrument(span).await
+            let running = run(shared, route, upstream, prepared, preference).instrument(span);
+            let (is_live, answer) = running.await;
+            Way { way: "keyed", is_live, answer }
         }
-        Err(problem) => refuse_unread(&problem, body, expects).await,
-    };
-    ("keyed", answer)
+        Err(problem) => {
+            let answer = refuse_unread(shared, Some(route), &problem, body, expects).await;
+            Way { way: "keyed", is_live: false, answer }
+        }
+    }
 }
 
 /// Refuses a request whose body may still be under way. A client that waits to be asked for it is
 /// not asked.
 pub(crate) async fn refuse_unread(
+    shared: &Shared,
+    route: Option<&Route>,
     problem: &Problem,
     body: Inbound,
     expects: bool,
@@ -73,7 +108,7 @@ pub(crate) async fn refuse_unread(
     if !is_slow && (body.was_asked_for() || !expects) {
         discard(body).await;
     }
-    refuse(problem)
+    shared.presentation.refuse(problem, route.map(|route| &route.answers.status_codes))
 }
 
 /// 2. The scope; a request that does not say whose it is is refused, never put into a common one.
@@ -92,6 +127,7 @@ pub(crate) fn scope(shared: &Shared, headers: &HeaderMap) -> Result<Scope, Probl
 /// What the engine needs of a request.
 struct Prepared {
     id: RecordId,
+    scope: Scope,
     fingerprint: Fingerprint,
     intent: RequestIntent,
     buffered: Buffered,
@@ -114,28 +150,81 @@ async fn prepare(
     let intent = RequestIntent::new(operation.name(), &Arc::new(head), buffered.bytes());
     let fingerprint = operation.fingerprint(&intent).map_err(|error| body_invalid(&error))?;
     let id = RecordId::new(&scope, operation.name(), key);
-    Ok(Prepared { id, fingerprint, intent, buffered })
+    Ok(Prepared { id, scope, fingerprint, intent, buffered })
 }
 
-/// 5. to 9.: the engine claims, decides, executes by [`forward`], settles; then the reply.
+/// The engine claims, decides, executes by [`forward`] and settles: 5. to 9. Then the reply, and
+/// whether it is the service's, made just now.
 async fn run(
     shared: &Shared,
     route: &Route,
     upstream: &Upstream,
     prepared: Prepared,
-) -> Response<AnswerBody> {
-    let Prepared { id, fingerprint, intent, buffered } = prepared;
+    preference: Preference,
+) -> (bool, Response<AnswerBody>) {
+    let Prepared { id, scope, fingerprint, intent, buffered } = prepared;
     let head = Arc::clone(intent.head());
-    let (upstream, route) = (upstream.clone(), route.clone());
+    let (upstream, forwarded) = (upstream.clone(), route.clone());
     let operation = Arc::clone(&route.operation);
+    let (begins, begun) = oneshot::channel();
     let execute = move |attempt: Attempt| async move {
+        // Nobody listens where the caller waits for the answer anyway.
+        let _ = begins.send(());
         // The engine has dropped the intent by now, so the head is not copied.
         let head = Arc::unwrap_or_clone(head);
         let effect_id = attempt.effect_id();
-        let request = outgoing(&route, head, &attempt, effect_id, &buffered);
-        forward(&upstream, &route, request, &attempt, effect_id).await
+        let request = outgoing(&forwarded, head, &attempt, effect_id, &buffered);
+        forward(&upstream, &forwarded, request, &attempt, effect_id).await
     };
-    respond(shared.hapax.run(&operation, id, fingerprint, intent, execute).await)
+    let in_flight = preference.in_flight(operation.policy().in_flight);
+    let running = shared.hapax.run_while(in_flight, &operation, id, fingerprint, intent, execute);
+    let answer = tokio::select! {
+        biased;
+        answer = running => Some(answer),
+        // It goes on by itself: it is claimed, and was begun in a task of its own.
+        () = preference.answers_early(begun) => None,
+    };
+    let accepts = route.answers.accept || preference.respond_async;
+    let is_live = matches!(answer, Some(Answer::First { .. }));
+    let mut response = match answer {
+        None => accepted(shared, id, &scope),
+        Some(Answer::Problem(problem)) if accepts && problem.kind == ProblemKind::InFlight => {
+            accepted(shared, id, &scope)
+        }
+        Some(answer) => present(shared, route, id, &scope, answer),
+    };
+    let is_accepted = !is_live && response.status() == StatusCode::ACCEPTED;
+    preference.say(response.headers_mut(), is_accepted);
+    (is_live, response)
+}
+
+/// 9. The reply; where it settles nothing it says where the status is.
+fn present(
+    shared: &Shared,
+    route: &Route,
+    id: RecordId,
+    scope: &Scope,
+    answer: Answer<Response<AnswerBody>>,
+) -> Response<AnswerBody> {
+    use ProblemKind::{InFlight, OutcomeNotKept, OutcomeUnknown};
+    let is_open = match &answer {
+        Answer::Problem(problem) => {
+            matches!(problem.kind, InFlight | OutcomeUnknown | OutcomeNotKept)
+        }
+        Answer::Observed { .. } => true,
+        Answer::First { outcome, .. } => matches!(outcome, FirstOutcome::Unknown { .. }),
+        Answer::Replayed { .. } | Answer::Shared { .. } => false,
+    };
+    let mut response = match answer {
+        Answer::Problem(problem) => {
+            shared.presentation.refuse(&problem, Some(&route.answers.status_codes))
+        }
+        answer => respond(answer),
+    };
+    if is_open {
+        link(shared, id, scope, &mut response);
+    }
+    response
 }
 
 /// The request as the service sees it: the effect id in the key's place, the attempt beside it.

@@ -8,6 +8,7 @@
 mod answer_body;
 pub mod body;
 pub mod config;
+mod cors;
 mod gateway;
 pub mod headers;
 mod keyed;
@@ -15,9 +16,12 @@ pub mod metric_definitions;
 mod observe;
 mod operator;
 mod passthrough;
+mod preference;
+mod presenting;
 pub mod server;
 mod shared;
 pub mod upstream;
+mod well_known;
 
 pub use answer_body::AnswerBody;
 pub use gateway::Gateway;

@@ -7,7 +7,8 @@ use metrics::{Unit, describe_counter, describe_histogram};
 /// Requests by the `way` they took: `keyed`, `keyed_without_key` for one of a keyed operation that
 /// carries none and so passed, `observed`, `refused` for a path that is
 /// not quite a protected one, `passed`, or `passed_with_key` for one
-/// whose key protects nothing, because it is on no route of a keyed operation.
+/// whose key protects nothing, because it is on no route of a keyed operation; `preflight` that was
+/// answered here, `document` below `/.well-known/idempotency`, `unrouted` for a path of no service.
 pub const REQUESTS: &str = "hapax_requests_total";
 /// The time to the head of an answer, by `way`.
 pub const REQUEST_SECONDS: &str = "hapax_request_seconds";

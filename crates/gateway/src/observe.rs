@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 
 use hapax::{
     Hapax, Operation,
-    http::{RequestIntent, check_compared, headers::is_event_stream, key, refuse, said},
+    http::{RequestIntent, check_compared, headers::is_event_stream, key, said},
 };
 use hapax_core::{
     AnswerFacts, Classified, DecisionRules, Fingerprint, Key, ObservedEnd, ProblemKind, RecordId,
@@ -54,7 +54,7 @@ pub(crate) async fn answer(
 ) -> Response<AnswerBody> {
     let Ok(permit) = Arc::clone(&shared.observer.0).try_acquire_owned() else {
         counter!(UNOBSERVED, "reason" => "busy").increment(1);
-        return passthrough::answer(upstream, head, body, false).await;
+        return passthrough::answer(shared, upstream, head, body, false).await;
     };
     let (body, arrival) = watch(shared, route, &head, body);
     let (told, answered) = oneshot::channel();
@@ -71,7 +71,7 @@ pub(crate) async fn answer(
             if problem.kind == ProblemKind::UpstreamUnreachable {
                 let _ = told.send(Sending::Never);
             }
-            refuse(&problem)
+            shared.presentation.refuse(&problem, None)
         }
     }
 }

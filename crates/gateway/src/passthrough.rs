@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hapax::http::{headers::strip_ours_from_request, refuse};
+use hapax::http::headers::strip_ours_from_request;
 use hapax_core::{Problem, ProblemKind};
 use http::{Request, Response, request::Parts};
 use metrics::counter;
@@ -13,11 +13,13 @@ use crate::{
     headers,
     metric_definitions::UPSTREAM_FAILURES,
     server::Inbound,
+    shared::Shared,
     upstream::{OutBody, Reuse, SendError, Upstream, UpstreamBody},
 };
 
 /// Passes a request on and its answer back. `strip_ours` removes fields that only we may set.
 pub(crate) async fn answer(
+    shared: &Shared,
     upstream: &Upstream,
     head: Parts,
     body: Inbound,
@@ -25,7 +27,7 @@ pub(crate) async fn answer(
 ) -> Response<AnswerBody> {
     match send(upstream, head, OutBody::streaming(body), strip_ours).await {
         Ok(answer) => answer.map(AnswerBody::upstream),
-        Err(problem) => refuse(&problem),
+        Err(problem) => shared.presentation.refuse(&problem, None),
     }
 }
 

@@ -20,9 +20,12 @@ use http::{
 use thiserror::Error;
 
 use crate::{
-    config::{self, Config, ScopeSource},
+    config::{self, Answers, Config, ScopeSource},
+    cors::{Cors, Preflight},
     observe::Observer,
+    presenting::Presentation,
     upstream::{BaseError, Upstream, UpstreamConfig},
+    well_known::WellKnown,
 };
 
 /// What all requests share.
@@ -34,6 +37,10 @@ pub(crate) struct Shared {
     pub(crate) observer: Observer,
     /// Whether no operation enforces: then not even our own fields are touched anywhere.
     pub(crate) only_observes: bool,
+    pub(crate) presentation: Presentation,
+    pub(crate) cors: Cors,
+    /// The policy document; none where it is switched off, or where nothing is to be changed.
+    pub(crate) well_known: Option<WellKnown>,
     config: Config,
     /// One for each service of the configuration, in its order.
     upstreams: Vec<Upstream>,
@@ -55,6 +62,7 @@ pub(crate) enum Routed<'a> {
 #[derive(Clone, Debug)]
 pub(crate) struct Route {
     pub(crate) operation: Arc<Operation>,
+    pub(crate) answers: Answers,
     pub(crate) fields: FieldNames,
     /// The fields that decide something: what a service may take for one of them is not passed on.
     pub(crate) look_alikes: Arc<[HeaderName]>,
@@ -76,12 +84,18 @@ impl Shared {
         for configured in &config.operations {
             if configured.policy.kind == Kind::Keyed {
                 let operation = hapax.register(configured.policy.clone()).await?;
-                let route = Route::new(operation, scope_header.as_ref())?;
+                let answers = configured.answers.clone();
+                let route = Route::new(operation, answers, scope_header.as_ref())?;
                 routes.insert(address(configured), route);
             }
         }
-        let enforces = |route: &Route| route.operation.policy().mode == Mode::Enforce;
+        let only_observes = !routes.is_empty() && !routes.values().any(Route::enforces);
+        let has_document = config.policy_document && !only_observes;
+        let presentation = Presentation::new(config.problems.clone(), has_document);
         Ok(Self {
+            well_known: has_document.then(|| WellKnown::new(&config, &presentation)),
+            cors: Cors::new(config.cors.clone()),
+            presentation,
             hapax,
             scope_header,
             read_limits: ReadLimits {
@@ -90,7 +104,7 @@ impl Shared {
             },
             budget: BufferBudget::new(config.limits.buffered_total),
             observer: Observer::default(),
-            only_observes: !routes.is_empty() && !routes.values().any(enforces),
+            only_observes,
             config,
             upstreams,
             routes,
@@ -112,6 +126,17 @@ impl Shared {
         Some((upstream, routed))
     }
 
+    /// The keyed operations that are enforced.
+    pub(crate) fn keyed(&self) -> impl Iterator<Item = &Route> {
+        self.routes.values().filter(|route| route.enforces())
+    }
+
+    /// The enforced operation that a preflight asks for, if it is for one.
+    pub(crate) fn preflighted(&self, preflight: &Preflight, path: &str) -> Option<&Route> {
+        let operation = self.config.route(&preflight.method, path)?.operation?;
+        self.routes.get(&address(operation)).filter(|route| route.enforces())
+    }
+
     /// The problem of a request that is on no route and would pass without the protection that its
     /// caller, or the operation, asks for.
     fn near_miss(&self, head: &Parts) -> Option<Problem> {
@@ -129,12 +154,20 @@ impl Shared {
 }
 
 impl Route {
-    fn new(operation: Arc<Operation>, scope: Option<&HeaderName>) -> Result<Self, NotAHeader> {
+    pub(crate) fn enforces(&self) -> bool {
+        self.operation.policy().mode == Mode::Enforce
+    }
+
+    fn new(
+        operation: Arc<Operation>,
+        answers: Answers,
+        scope: Option<&HeaderName>,
+    ) -> Result<Self, NotAHeader> {
         let fields = FieldNames::of(operation.policy())?;
         let look_alikes = [IDEMPOTENCY_KEY, CONTENT_TYPE, CONTENT_ENCODING, fields.key.clone()];
         let look_alikes =
             look_alikes.into_iter().chain(scope.cloned()).chain(fields.compared.iter().cloned());
-        Ok(Self { look_alikes: look_alikes.collect(), fields, operation })
+        Ok(Self { look_alikes: look_alikes.collect(), fields, operation, answers })
     }
 }
 

@@ -2,7 +2,9 @@
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
-use hapax_core::{Admission, Advance, Decision, Fingerprint, NewClaim, Problem, Record, RecordId};
+use hapax_core::{
+    Admission, Advance, Decision, Fingerprint, InFlight, NewClaim, Problem, Record, RecordId,
+};
 use hapax_store::{Certainty, Claimed, StoreError};
 use tracing::warn;
 
@@ -25,6 +27,8 @@ pub(crate) struct Attempting {
     pub(crate) operation: Arc<Operation>,
     pub(crate) id: RecordId,
     pub(crate) fingerprint: Fingerprint,
+    /// What it gets while another one is under way.
+    pub(crate) in_flight: InFlight,
 }
 
 /// What taking the record came to.
@@ -36,6 +40,16 @@ pub(crate) enum Taken<R = Box<Record>> {
 }
 
 impl Attempting {
+    pub(crate) fn new(
+        engine: Hapax,
+        operation: Arc<Operation>,
+        id: RecordId,
+        fingerprint: Fingerprint,
+    ) -> Self {
+        let in_flight = operation.policy().in_flight;
+        Self { engine, operation, id, fingerprint, in_flight }
+    }
+
     /// The whole way of an attempt whose effect is one call; answers through the slot, whatever
     /// happens.
     pub(crate) async fn run<T, F, Fut>(self, intent: impl Intent, execute: F, slot: ReplySlot<T>)

@@ -214,7 +214,7 @@ impl Desk {
             Err(error) => return Err(self.store_failed(&error)),
         };
         let (id, fingerprint) = (self.arrived.id, self.arrived.fingerprint);
-        Ok(Attempting { engine: self.engine.clone(), operation, id, fingerprint })
+        Ok(Attempting::new(self.engine.clone(), operation, id, fingerprint))
     }
 
     fn store_failed<R>(&self, error: &StoreError) -> Taken<R> {

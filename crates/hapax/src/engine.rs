@@ -3,8 +3,8 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use hapax_core::{
-    EffectSecret, Fingerprint, OperationName, OperationPolicy, PinnedPolicy, PolicyDigest, Problem,
-    ProblemKind, RecordId,
+    EffectSecret, Fingerprint, InFlight, OperationName, OperationPolicy, PinnedPolicy,
+    PolicyDigest, Problem, ProblemKind, RecordId,
 };
 use hapax_store::{MemoryStore, SecretPin, Store, StoreError, SystemClock};
 use parking_lot::RwLock;
@@ -126,6 +126,11 @@ impl Secrets {
     /// The secret of a version.
     pub fn of(&self, version: u32) -> Option<&EffectSecret> {
         self.by_version.get(&version)
+    }
+
+    /// Every version's.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &EffectSecret> {
+        self.by_version.values()
     }
 
     /// Compares every secret with the store's fingerprints, and stores those that are new.
@@ -282,8 +287,28 @@ impl Hapax {
         F: FnOnce(Attempt) -> Fut + Send + 'static,
         Fut: Future<Output = Executed<T>> + Send + 'static,
     {
-        let operation = Arc::clone(operation);
-        let attempting = Attempting { engine: self.clone(), operation, id, fingerprint };
+        let in_flight = operation.policy().in_flight;
+        self.run_while(in_flight, operation, id, fingerprint, intent, execute).await
+    }
+
+    /// As [`run`](Self::run), for a caller that has its own wish while another attempt is under
+    /// way.
+    pub async fn run_while<T, F, Fut>(
+        &self,
+        in_flight: InFlight,
+        operation: &Arc<Operation>,
+        id: RecordId,
+        fingerprint: Fingerprint,
+        intent: impl Intent + 'static,
+        execute: F,
+    ) -> Answer<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(Attempt) -> Fut + Send + 'static,
+        Fut: Future<Output = Executed<T>> + Send + 'static,
+    {
+        let attempting = Attempting::new(self.clone(), Arc::clone(operation), id, fingerprint);
+        let attempting = Attempting { in_flight, ..attempting };
         let execute = |attempt| {
             let executing = execute(attempt);
             async { Box::new(executing.await) }

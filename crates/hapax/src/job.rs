@@ -181,8 +181,7 @@ impl Hapax {
         let invalid =
             |error: BodyInvalid| Problem::new(ProblemKind::BodyInvalid, error.to_string());
         let fingerprint = operation.fingerprint(asked).map_err(invalid)?;
-        let (engine, operation) = (self.clone(), Arc::clone(operation));
-        Ok(Attempting { engine, operation, id: asked.id, fingerprint })
+        Ok(Attempting::new(self.clone(), Arc::clone(operation), asked.id, fingerprint))
     }
 }
 

@@ -93,6 +93,7 @@ mod running;
 mod settle;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+mod status;
 mod step;
 mod stepped;
 #[cfg(feature = "testing")]
@@ -113,6 +114,7 @@ pub use job::{Begun, Done, Held, NotDone, Outcome, Refusal};
 #[cfg(feature = "tower")]
 pub use layer::{Access, Event, NotTaken, OperationLayer, OperationService, Rejected};
 pub use operation::Operation;
+pub use status::{OperationStatus, OutcomeStatus};
 pub use step::{Called, Interrupted, Step, StepError, Upgrade};
 
 #[cfg(feature = "axum")]

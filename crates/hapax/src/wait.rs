@@ -20,7 +20,7 @@ const POLL: (Duration, Duration) = (Duration::from_millis(50), Duration::from_mi
 impl Attempting {
     /// Waits for the attempt under way, as long as the policy says.
     pub(crate) async fn wait<R>(&self, intent: &dyn Intent, early: &dyn Early) -> Taken<R> {
-        let InFlight::Wait(patience) = self.operation.policy().in_flight else {
+        let InFlight::Wait(patience) = self.in_flight else {
             return self.in_flight();
         };
         let waiting = gauge!(WAITING);

@@ -44,6 +44,9 @@ pub(super) fn build(draft: Draft, has_file: bool, env: Environment, report: &Rep
         services,
         operations,
         limits: draft.limits,
+        problems: draft.problems,
+        cors: draft.cors,
+        policy_document: draft.policy_document.unwrap_or(true),
         group_commit: draft.group_commit.unwrap_or(128),
         sweep: draft.sweep.unwrap_or(500),
         near_misses,
@@ -209,7 +212,7 @@ fn connect(
                     let paths = routes.iter().map(|route| route.pattern().clone());
                     policy.fingerprint.paths = paths.collect();
                     let (routes, contract) = (routes.clone(), draft.contract.clone());
-                    Arc::new(Operation { policy, routes, contract })
+                    Arc::new(Operation { policy, routes, contract, answers: draft.answers.clone() })
                 });
                 service.routes.insert(route, operation);
             }

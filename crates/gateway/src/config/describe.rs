@@ -41,9 +41,11 @@ fn describe(operation: &Operation) -> String {
         }
         (on_unknown, _) => on_unknown.to_string(),
     };
-    let in_flight = match policy.in_flight {
-        InFlight::Conflict => " · in flight conflict".to_owned(),
-        InFlight::Wait(_) => String::new(),
+    let in_flight = match (policy.in_flight, operation.answers.accept) {
+        (InFlight::Conflict, true) => " · in flight accept",
+        (InFlight::Conflict, false) => " · in flight conflict",
+        (InFlight::Wait(_), true) => " · in flight wait, then accept",
+        (InFlight::Wait(_), false) => "",
     };
     format!(
         "{head} {key}{source} · on_unknown {on_unknown}{in_flight} · lease {} · timeout {} · \

@@ -5,7 +5,10 @@ use std::{collections::BTreeMap, net::SocketAddr};
 use hapax_core::OperationPolicy;
 use http::Uri;
 
-use super::{At, EffectSecretSource, Limits, Place, RoutePattern, ScopeSource, StoreLocation};
+use super::{
+    Answers, At, Cors, EffectSecretSource, Limits, Place, Problems, RoutePattern, ScopeSource,
+    StoreLocation,
+};
 
 /// A configuration before its parts are held against each other.
 #[derive(Debug, Default)]
@@ -20,6 +23,9 @@ pub(super) struct Draft {
     pub(super) services: Vec<ServiceDraft>,
     pub(super) operations: Vec<OperationDraft>,
     pub(super) limits: Limits,
+    pub(super) problems: Problems,
+    pub(super) cors: Option<Cors>,
+    pub(super) policy_document: Option<bool>,
     pub(super) group_commit: Option<usize>,
     pub(super) sweep: Option<usize>,
 }
@@ -41,6 +47,7 @@ pub(super) struct OperationDraft {
     pub(super) places: BTreeMap<&'static str, Place>,
     pub(super) routes: Vec<At<RoutePattern>>,
     pub(super) contract: BTreeMap<String, String>,
+    pub(super) answers: Answers,
     /// Whether every value of its own was right. Otherwise holding them against each other would
     /// find what follows from that only.
     pub(super) sound: bool,
@@ -54,6 +61,7 @@ impl OperationDraft {
             places: BTreeMap::new(),
             routes: Vec::new(),
             contract: BTreeMap::new(),
+            answers: Answers::default(),
             sound: true,
         }
     }

@@ -39,7 +39,7 @@ pub(super) fn parse(text: &str, example: &str) -> Result<Duration, Fault> {
 }
 
 /// The duration in the largest unit that shows it whole: `24h`, `30d`, `90s`, `1500ms`.
-pub(super) fn show(duration: Duration) -> String {
+pub(crate) fn show(duration: Duration) -> String {
     const MINUTE: u64 = 60;
     const HOUR: u64 = 60 * MINUTE;
     let seconds = duration.as_secs();

@@ -3,15 +3,15 @@
 use std::net::SocketAddr;
 
 use super::{
-    At, Report, StoreLocation, address,
+    At, Report, StoreLocation, address, cors,
     draft::Draft,
-    limits, operation, scope,
+    limits, operation, problems, scope,
     section::{Section, Source, Value},
     service, store,
 };
 
 /// Tables and keys of the whole design that this version does not have.
-const LATER: [&str; 7] = ["console", "cors", "outbox", "problems", "reconciler", "relay", "tls"];
+const LATER: [&str; 5] = ["console", "outbox", "reconciler", "relay", "tls"];
 
 /// Reads a whole file. What is wrong with it is in the report; `None` where it is no TOML.
 pub(super) fn read(text: &str, report: &Report) -> Option<Draft> {
@@ -45,6 +45,15 @@ fn read_root(mut root: Section<'_>) -> Draft {
     }
     if let Some(limits) = root.take("limits").and_then(Value::headed_section) {
         draft.limits = limits::read(limits);
+    }
+    if let Some(problems) = root.take("problems").and_then(Value::headed_section) {
+        draft.problems = problems::read(problems);
+    }
+    if let Some(cors) = root.take("cors").and_then(Value::headed_section) {
+        draft.cors = Some(cors::read(cors));
+    }
+    if let Some(document) = root.take("policy_document") {
+        draft.policy_document = document.boolean().map(|document| document.value);
     }
     if let Some(single) = root.take("single_instance") {
         draft.single_instance = single.boolean().is_some_and(|single| single.value);

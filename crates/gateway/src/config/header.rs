@@ -86,7 +86,7 @@ pub(super) fn fingerprinted(text: &str) -> Result<String, Fault> {
 }
 
 /// Reads a name, in lower case.
-fn parse(text: &str) -> Result<HeaderName, Fault> {
+pub(super) fn parse(text: &str) -> Result<HeaderName, Fault> {
     HeaderName::from_bytes(text.as_bytes()).map_err(|_| {
         let what = format!("{} is not the name of a header", shown(text));
         Fault::new(what, "write the name alone, such as X-Account")

@@ -14,15 +14,17 @@ use http::Method;
 mod address;
 mod build;
 mod check;
+mod cors;
 mod describe;
 mod draft;
-mod duration;
+pub(crate) mod duration;
 mod error;
 mod file;
 mod flags;
 mod header;
 mod limits;
 mod operation;
+mod problems;
 mod routes;
 mod scope;
 mod section;
@@ -32,9 +34,12 @@ mod store;
 mod suggest;
 mod words;
 
+pub use cors::Cors;
 pub use error::{ConfigError, Fault, Mistake};
 pub use flags::Flags;
 pub use limits::Limits;
+pub use operation::{Answers, Prefer};
+pub use problems::{Problems, StatusCodes};
 pub use routes::{RoutePattern, Routes};
 pub use scope::ScopeSource;
 pub use service::Service;
@@ -62,6 +67,12 @@ pub struct Config {
     pub operations: Vec<Arc<Operation>>,
     /// What the gateway takes on at most.
     pub limits: Limits,
+    /// How problems are presented.
+    pub problems: Problems,
+    /// Which pages of other origins may use keyed operations. Default: what the service says of it.
+    pub cors: Option<Cors>,
+    /// Whether `/.well-known/idempotency` is answered. Default: true.
+    pub policy_document: bool,
     /// How many writes share a commit at most. Default: 128.
     pub group_commit: usize,
     /// How many rows one step of the sweeper takes on. Default: 500.
@@ -174,6 +185,8 @@ pub struct Operation {
     pub routes: Vec<RoutePattern>,
     /// What it does, in its owner's words: kept to be shown. Default: empty.
     pub contract: BTreeMap<String, String>,
+    /// What its callers get beside the service's own answers.
+    pub answers: Answers,
 }
 
 /// What the process was started in, as far as it decides anything.

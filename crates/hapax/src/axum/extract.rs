@@ -83,6 +83,7 @@ impl<E: IntoResponse> IntoResponse for StepError<E> {
 }
 
 #[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "what a test collects, it made")]
 mod tests {
     use hapax_store::StoreError;
 

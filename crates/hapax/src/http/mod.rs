@@ -22,4 +22,4 @@ pub use field_names::{FieldNames, NotAHeader};
 pub use intent::{RequestIntent, body_invalid, check_compared};
 pub use key::{key, key_missing};
 pub use reply::{BrokenOff, read_reply, said};
-pub use response::{refuse, respond};
+pub use response::{refuse, refuse_as, respond};

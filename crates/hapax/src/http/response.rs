@@ -60,9 +60,14 @@ pub fn respond<B: From<Bytes>>(answer: Answer<Response<B>>) -> Response<B> {
 
 /// A problem as its response (RFC 9457); it is counted.
 pub fn refuse<B: From<Bytes>>(problem: &Problem) -> Response<B> {
+    refuse_as(problem, &problem.kind.type_uri())
+}
+
+/// As [`refuse`], with a type of the door's own.
+pub fn refuse_as<B: From<Bytes>>(problem: &Problem, type_uri: &str) -> Response<B> {
     counter!(PROBLEMS, "type" => problem.kind.name()).increment(1);
     debug!(problem = problem.kind.name(), status = problem.status, "refused");
-    let mut response = Response::new(B::from(Bytes::from(problem.to_json())));
+    let mut response = Response::new(B::from(Bytes::from(problem.to_json_as(type_uri))));
     *response.status_mut() =
         StatusCode::from_u16(problem.status).unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
     let headers = response.headers_mut();

@@ -230,7 +230,7 @@ where
                 }
             };
             let Arrived { id, fingerprint, intent, .. } = arrived;
-            let attempting = Attempting { engine: engine.clone(), operation, id, fingerprint };
+            let attempting = Attempting::new(engine.clone(), operation, id, fingerprint);
             engine.track(|slot| attempting.run(intent, execute, slot)).await
         }
     }

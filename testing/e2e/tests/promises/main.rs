@@ -11,9 +11,12 @@
 )]
 
 mod answers;
+mod asynchronous;
 mod bodies;
+mod browsers;
 mod copies;
 mod crashes;
+mod documents;
 mod expiry;
 mod hang_up;
 mod intent;

@@ -99,7 +99,6 @@ fn what_belongs_to_later_versions_is_refused_and_not_ignored() {
     for (setting, word) in [
         ("on_unknown = \"probe\"", "probing"),
         ("probe = { get = \"/p/{effect_id}\" }", "probe"),
-        ("in_flight = \"accept\"", "later version"),
         ("store_down = \"pass\"", "store_down"),
         ("reference = \"/id\"", "reference"),
         ("fingerprint = { body = \"multipart\" }", "multipart"),
@@ -108,7 +107,7 @@ fn what_belongs_to_later_versions_is_refused_and_not_ignored() {
         assert_refused(&serve, &["hapax.toml:9", word]);
     }
     assert_refused(&scene.serve().args(["--on-unknown", "probe"]), &["--on-unknown", "hold"]);
-    for table in ["relay", "console", "cors"] {
+    for table in ["relay", "console", "outbox"] {
         assert_refused(&scene.configured(&format!("[{table}]\n")), &["hapax.toml:6", table]);
     }
 }

@@ -1,10 +1,12 @@
 //! The `[[operation]]` tables.
 
+mod answers;
 mod fingerprint;
 mod key;
 mod times;
 
-use hapax_core::{InFlight, Kind, OperationName, OperationPolicy};
+pub use answers::{Answers, Prefer};
+use hapax_core::{Kind, OperationName, OperationPolicy};
 use toml::de::DeValue;
 
 use super::{
@@ -17,11 +19,10 @@ use super::{
 };
 
 /// Settings of the whole design that this version does not have.
-const LATER: [&str; 8] =
-    ["authorize", "cors", "outcome", "prefer", "probe", "reference", "status_codes", "store_down"];
+const LATER: [&str; 6] = ["authorize", "cors", "outcome", "probe", "reference", "store_down"];
 
 /// Settings that mean something only where there is a key.
-const OF_KEYED: [&str; 14] = [
+const OF_KEYED: [&str; 16] = [
     "admission",
     "collapse_for",
     "fingerprint",
@@ -30,10 +31,12 @@ const OF_KEYED: [&str; 14] = [
     "late_arrival",
     "lease",
     "on_unknown",
+    "prefer",
     "replay_headers",
     "response_cap",
     "retention",
     "retried_by",
+    "status_codes",
     "store_refusals",
     "timeout",
 ];
@@ -169,10 +172,7 @@ fn read_keyed(section: &mut Section<'_>, draft: &mut OperationDraft) {
     if let Some(fingerprint) = section.take("fingerprint") {
         fingerprint::read(fingerprint, draft);
     }
-    if let Some(in_flight) = section.take("in_flight") {
-        let in_flight = read_in_flight(in_flight);
-        draft.set("in_flight", in_flight, |policy, value| policy.in_flight = value);
-    }
+    answers::read(section, draft);
     if let Some(on_unknown) = section.take("on_unknown") {
         let on_unknown = on_unknown.parse("a word", "hold", words::on_unknown);
         draft.set("on_unknown", on_unknown, |policy, value| policy.on_unknown = value);
@@ -193,28 +193,6 @@ fn read_keyed(section: &mut Section<'_>, draft: &mut OperationDraft) {
         let headers = headers.list("header name", "x-payment-id", header::replayed);
         draft.policy.replay_headers = headers.into_iter().map(|header| header.value).collect();
     }
-}
-
-fn read_in_flight(value: Value<'_>) -> Option<At<InFlight>> {
-    if value.is_table() {
-        let mut section = value.section("{ wait = \"2s\" }")?;
-        let Some(wait) = section.take("wait") else {
-            section.wrong("it has no wait", "write { wait = \"2s\" } or \"conflict\"");
-            return None;
-        };
-        let wait = wait.positive_duration("2s");
-        section.finish();
-        return wait.map(|At { place, value }| At { place, value: InFlight::Wait(value) });
-    }
-    let parse = |text: &str| match text {
-        "accept" => Err(Fault::new(
-            "answering 202 comes with a later version of hapax",
-            "write \"conflict\" or { wait = \"2s\" }",
-        )),
-        "wait" => Err(Fault::new("it does not say how long", "write { wait = \"2s\" }")),
-        _ => choice(text, &[("conflict", InFlight::Conflict)]),
-    };
-    value.parse("\"conflict\" or { wait = … }", "conflict", parse)
 }
 
 fn read_admission(value: Value<'_>) {

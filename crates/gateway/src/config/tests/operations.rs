@@ -107,9 +107,28 @@ fn each_mistake_in_an_operation_names_line_and_remedy() {
         ),
         ("fingerprint = { unordered = [\"/a\"] }", &format!("fingerprint.unordered: {LATER}")),
         (
-            "in_flight = \"accept\"",
-            "in_flight: answering 202 comes with a later version of hapax\n  help: write \
-             \"conflict\" or { wait = \"2s\" }",
+            "in_flight = \"acept\"",
+            "in_flight: \"acept\" is not \"conflict\" or \"accept\"\n  help: did you mean \
+             \"accept\"?",
+        ),
+        (
+            "in_flight = { wait = \"2s\", then = 3 }",
+            "in_flight.then: a whole number stands where a word belongs\n  help: write it as in \
+             then = \"accept\"",
+        ),
+        (
+            "prefer = { wait = \"0s\" }",
+            "prefer.wait: it cannot be zero\n  help: write a longer one, such as \"30s\"",
+        ),
+        (
+            "status_codes = { key-reuse = 409 }",
+            "status_codes.key-reuse: \"key-reuse\" is no kind of problem\n  help: did you mean \
+             \"key-reused\"?",
+        ),
+        (
+            "status_codes = { in-flight = 200 }",
+            "status_codes.in-flight: a problem's status is one of a failure\n  help: write a \
+             number from 400 to 599, such as 409",
         ),
         (
             "in_flight = \"wait\"",
@@ -117,7 +136,8 @@ fn each_mistake_in_an_operation_names_line_and_remedy() {
         ),
         (
             "in_flight = {}",
-            "in_flight: it has no wait\n  help: write { wait = \"2s\" } or \"conflict\"",
+            "in_flight: it has no wait\n  help: write { wait = \"2s\" }, \"conflict\" \
+             or \"accept\"",
         ),
         (
             "in_flight = { wait = \"0s\" }",
@@ -125,8 +145,8 @@ fn each_mistake_in_an_operation_names_line_and_remedy() {
         ),
         (
             "in_flight = 3",
-            "in_flight: a whole number stands where \"conflict\" or { wait = … } belongs\n  help: \
-             write it as in in_flight = \"conflict\"",
+            "in_flight: a whole number stands where \"conflict\", \"accept\" or { wait = … } \
+             belongs\n  help: write it as in in_flight = \"conflict\"",
         ),
         (
             "on_unknown = \"probe\"",
@@ -220,7 +240,7 @@ fn each_mistake_in_an_operation_names_line_and_remedy() {
 
 #[test]
 fn settings_of_later_versions_are_refused_by_name() {
-    for key in ["authorize", "cors", "outcome", "prefer", "probe", "reference", "store_down"] {
+    for key in ["authorize", "cors", "outcome", "probe", "reference", "store_down"] {
         let expected = format!("f.toml:7: {key}: {LATER}");
         assert_eq!(errors(&operation(&format!("{key} = {{}}"))), expected);
     }
@@ -305,6 +325,32 @@ fn every_setting_of_an_operation_arrives() {
     assert_eq!(policy.replay_headers, ["x-payment-id"]);
     assert_eq!((policy.response_cap, policy.mode), (64 << 10, Mode::Observe));
     assert_eq!(policy.target, "http://a:1");
+}
+
+#[test]
+fn what_callers_get_beside_the_services_answers_arrives() {
+    let answers = |settings: &str| {
+        let config = load(&operation(settings), &Flags::default()).expect("right");
+        let only = config.operations.first().expect("one");
+        (only.policy.in_flight, only.answers.clone())
+    };
+    let seconds = |seconds| InFlight::Wait(Duration::from_secs(seconds));
+    for (settings, in_flight, accept) in [
+        ("", seconds(2), false),
+        ("in_flight = \"accept\"", InFlight::Conflict, true),
+        ("in_flight = \"conflict\"", InFlight::Conflict, false),
+        ("in_flight = { wait = \"3s\", then = \"accept\" }", seconds(3), true),
+        ("in_flight = { wait = \"3s\", then = \"conflict\" }", seconds(3), false),
+    ] {
+        let (found, answers) = answers(settings);
+        assert_eq!((found, answers.accept), (in_flight, accept), "{settings}");
+    }
+    let (_, answers) = answers(
+        "prefer = { respond_async = true, wait = \"30s\" }\nstatus_codes = { in-flight = 423 }",
+    );
+    let wait = Some(Duration::from_secs(30));
+    assert_eq!(answers.prefer, Prefer { respond_async: true, wait });
+    assert_eq!(answers.status_codes, [(hapax_core::ProblemKind::InFlight, 423)].into());
 }
 
 #[test]

@@ -13,13 +13,13 @@ fn each_mistake_at_the_top_names_line_and_remedy() {
             r#"lease = "30s""#,
             "f.toml:1: lease: there is no such key in the file\n  help: remove it; the file takes \
              listen, store, effect_secret, scope, operator, service, operation, limits, \
-             single_instance, group_commit, sweep",
+             problems, cors, policy_document, single_instance, group_commit, sweep",
         ),
         (
             r#""two words" = 1"#,
             "f.toml:1: \"two words\": there is no such key in the file\n  help: remove it; the \
              file takes listen, store, effect_secret, scope, operator, service, operation, limits, \
-             single_instance, group_commit, sweep",
+             problems, cors, policy_document, single_instance, group_commit, sweep",
         ),
         (
             "listen = 8080",
@@ -71,7 +71,32 @@ fn each_mistake_at_the_top_names_line_and_remedy() {
             "f.toml:1: effect_secret.env: it is not the name of an environment variable\n  help: \
              write { file = \"/etc/hapax/effect.key\" } or { env = \"EFFECT_SECRET\" }",
         ),
-        ("cors = {}", "f.toml:1: cors: belongs to a later version of hapax\n  help: remove it"),
+        (
+            "cors = {}",
+            "f.toml:1: cors: it names no origins\n  help: add origins = \
+             [\"https://shop.example\"], or origins = [\"*\"] for every page there is",
+        ),
+        (
+            r#"cors = { origins = ["https://shop.example/"] }"#,
+            "f.toml:1: cors.origins: \"https://shop.example/\" is not an origin\n  help: write \
+             scheme and host, and the port if it is not the usual one, as in \
+             \"https://shop.example\"",
+        ),
+        (
+            r#"cors = { origins = ["*"], credentials = true }"#,
+            "f.toml:1: cors.credentials: with credentials, every page there is could act for \
+             whoever looks at it\n  help: name the origins one by one",
+        ),
+        (
+            r#"problems = { base = "/problems" }"#,
+            "f.toml:1: problems.base: a problem's name is put behind it, so it is an absolute URI \
+             that ends with a slash\n  help: write it as in base = \
+             \"https://api.example/problems/\"",
+        ),
+        (
+            "console = {}",
+            "f.toml:1: console: belongs to a later version of hapax\n  help: remove it",
+        ),
         (
             "operator = 3",
             "f.toml:1: operator: a whole number stands where a table belongs\n  help: write its \

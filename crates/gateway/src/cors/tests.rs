@@ -1,0 +1,97 @@
+use http::Request;
+
+use super::*;
+
+const KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
+fn page() -> HeaderValue {
+    HeaderValue::from_static("https://shop.example")
+}
+
+fn preflight(origin: &'static str) -> Preflight {
+    let request = Request::options("/pay")
+        .header("origin", origin)
+        .header("access-control-request-method", "POST")
+        .header("access-control-request-headers", "content-type, Idempotency-Key");
+    let (head, ()) = request.body(()).unwrap().into_parts();
+    Preflight::of(&head).unwrap()
+}
+
+fn text<'a>(headers: &'a HeaderMap, name: &str) -> Vec<&'a str> {
+    headers.get_all(name).iter().map(|value| value.to_str().unwrap()).collect()
+}
+
+#[test]
+fn p55_a_configured_origin_may_send_a_key_and_another_may_not() {
+    let configured = config::Cors {
+        origins: vec![page()],
+        credentials: true,
+        headers: vec![HeaderName::from_static("authorization")],
+        ..config::Cors::default()
+    };
+    let cors = Cors::new(Some(configured));
+    let response = cors.preflight(&preflight("https://shop.example"), &KEY).unwrap();
+    let headers = response.headers();
+    assert_eq!(response.status(), 204);
+    assert_eq!(text(headers, "access-control-allow-origin"), ["https://shop.example"]);
+    assert_eq!(text(headers, "access-control-allow-methods"), ["POST"]);
+    assert_eq!(
+        text(headers, "access-control-allow-headers"),
+        ["idempotency-key, content-type, prefer, authorization"]
+    );
+    assert_eq!(text(headers, "access-control-max-age"), ["600"]);
+    let refused = cors.preflight(&preflight("https://evil.example"), &KEY).unwrap();
+    assert!(!refused.headers().contains_key("access-control-allow-origin"));
+}
+
+#[test]
+fn p55_a_configured_origin_reads_every_answer_and_another_none() {
+    let configured = config::Cors { origins: vec![page()], ..config::Cors::default() };
+    let cors = Cors::new(Some(configured));
+    let answer = |origin: &HeaderValue| {
+        let mut headers = HeaderMap::new();
+        headers.insert(IDEMPOTENT_REPLAYED, HeaderValue::from_static("true"));
+        headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
+        cors.answer(Some(origin), "pay", true, &mut headers);
+        headers
+    };
+    let headers = answer(&page());
+    assert_eq!(text(&headers, "access-control-allow-origin"), ["https://shop.example"]);
+    assert_eq!(text(&headers, "access-control-expose-headers"), ["idempotent-replayed"]);
+    assert_eq!(text(&headers, "vary"), ["origin"]);
+    let headers = answer(&HeaderValue::from_static("https://evil.example"));
+    assert!(!headers.contains_key("access-control-allow-origin"));
+}
+
+#[test]
+fn p55_what_the_service_grants_an_origin_our_own_answers_grant_it_too() {
+    let cors = Cors::new(None);
+    assert!(cors.preflight(&preflight("https://shop.example"), &KEY).is_none());
+    let ours = |origin: &HeaderValue, operation: &str| {
+        let mut headers = HeaderMap::new();
+        headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        cors.answer(Some(origin), operation, false, &mut headers);
+        headers
+    };
+    assert!(!ours(&page(), "pay").contains_key("access-control-allow-origin"));
+
+    let mut headers = HeaderMap::new();
+    headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, page());
+    headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static("content-type"));
+    cors.complete_preflight(&preflight("https://shop.example"), "pay", &KEY, &mut headers);
+    assert_eq!(text(&headers, "access-control-allow-headers"), ["content-type", "idempotency-key"]);
+    let headers = ours(&page(), "pay");
+    assert_eq!(text(&headers, "access-control-allow-origin"), ["https://shop.example"]);
+    assert_eq!(text(&headers, "access-control-expose-headers"), ["retry-after"]);
+    assert!(!ours(&page(), "refund").contains_key("access-control-allow-origin"));
+    let other = HeaderValue::from_static("https://evil.example");
+    assert!(!ours(&other, "pay").contains_key("access-control-allow-origin"));
+}
+
+#[test]
+fn a_service_that_refuses_a_preflight_is_not_overruled() {
+    let cors = Cors::new(None);
+    let mut headers = HeaderMap::new();
+    cors.complete_preflight(&preflight("https://shop.example"), "pay", &KEY, &mut headers);
+    assert!(headers.is_empty());
+}

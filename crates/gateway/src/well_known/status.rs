@@ -1,0 +1,175 @@
+//! The status of an operation: what has become of it, without its answer.
+
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use hapax::{OperationStatus, http::key};
+use hapax_core::{EffectId, Handle, Problem, ProblemKind, RecordId, Scope, State, StoreTime};
+use http::{
+    HeaderName, HeaderValue, Response, StatusCode,
+    header::{CACHE_CONTROL, CONTENT_TYPE, LINK, LOCATION, RETRY_AFTER},
+    request::Parts,
+};
+use serde::Serialize;
+
+use super::PATH;
+use crate::{answer_body::AnswerBody, keyed, shared::Shared};
+
+const OPERATIONS: &str = "/operations/";
+
+/// The parameter that names the record to those that do not have the key.
+const OF: &str = "of";
+
+/// What has become of an operation.
+#[derive(Serialize)]
+struct Status {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    operation: Option<String>,
+    id: String,
+    state: &'static str,
+    attempt: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    created: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    outcome: Option<Outcome>,
+}
+
+#[derive(Serialize)]
+struct Outcome {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<u16>,
+    /// Whether a retry gets the answer.
+    replayable: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    replayed_until: Option<String>,
+}
+
+/// Where the status of a record is, for its scope.
+fn address(shared: &Shared, id: RecordId, scope: &Scope) -> Option<String> {
+    let effect_id = shared.hapax.effect_id(&id)?;
+    let handle = shared.hapax.handle(id, scope)?;
+    Some(format!("{PATH}{OPERATIONS}{effect_id}?{OF}={handle}"))
+}
+
+/// `Link` to the status of a record (RFC 8631).
+pub(crate) fn link(
+    shared: &Shared,
+    id: RecordId,
+    scope: &Scope,
+    response: &mut Response<AnswerBody>,
+) {
+    if shared.well_known.is_none() {
+        return;
+    }
+    let link = address(shared, id, scope).map(|address| format!("<{address}>; rel=\"status\""));
+    if let Some(link) = link.and_then(|link| HeaderValue::try_from(link).ok()) {
+        response.headers_mut().append(LINK, link);
+    }
+}
+
+/// 202: the operation goes on, and its status is over there. It says nothing of the effect.
+pub(crate) fn accepted(shared: &Shared, id: RecordId, scope: &Scope) -> Response<AnswerBody> {
+    let effect_id = shared.hapax.effect_id(&id).map(|id| id.to_string()).unwrap_or_default();
+    let mut response = json(&serde_json::json!({ "id": effect_id, "state": "executing" }));
+    *response.status_mut() = StatusCode::ACCEPTED;
+    let headers = response.headers_mut();
+    let unknown = HeaderName::from_static("hapax-outcome");
+    headers.insert(unknown, HeaderValue::from_static("unknown"));
+    headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    let location = address(shared, id, scope).and_then(|at| HeaderValue::try_from(at).ok());
+    if let Some(location) = location {
+        headers.insert(LOCATION, location);
+    }
+    link(shared, id, scope, &mut response);
+    response
+}
+
+/// Answers `GET …/operations/{effect id}`: for the scope that the operation belongs to, by the
+/// address that an answer named, or by the operation's key.
+pub(super) async fn answer(shared: &Shared, head: &Parts, rest: &str) -> Response<AnswerBody> {
+    match status(shared, head, rest).await {
+        Ok(status) => describe(&status),
+        Err(problem) => shared.presentation.refuse(&problem, None),
+    }
+}
+
+async fn status(shared: &Shared, head: &Parts, rest: &str) -> Result<OperationStatus, Problem> {
+    let unknown = || {
+        Problem::new(ProblemKind::OperationUnknown, "There is no such operation of this caller.")
+    };
+    let effect_id = rest.strip_prefix(OPERATIONS).and_then(EffectId::parse).ok_or_else(unknown)?;
+    let scope = keyed::scope(shared, &head.headers)?;
+    let named = of(head.uri.query()).and_then(|handle| shared.hapax.open_handle(&handle, &scope));
+    let id = named.or_else(|| by_key(shared, head, &scope, effect_id)).ok_or_else(unknown)?;
+    let found = shared.hapax.status(id).await.map_err(|_| {
+        Problem::new(ProblemKind::StoreUnavailable, "The store of operations is not available.")
+            .retry_after(Duration::from_secs(1))
+    })?;
+    found.filter(|status| status.effect_id == effect_id).ok_or_else(unknown)
+}
+
+/// The handle in a query.
+fn of(query: Option<&str>) -> Option<Handle> {
+    let mut pairs = query?.split('&').filter_map(|pair| pair.split_once('='));
+    pairs.find(|(name, _)| *name == OF).and_then(|(_, value)| Handle::parse(value))
+}
+
+/// The record of the request's key, under whichever operation it has this effect id.
+fn by_key(shared: &Shared, head: &Parts, scope: &Scope, effect_id: EffectId) -> Option<RecordId> {
+    shared.keyed().find_map(|route| {
+        let rules = &route.operation.policy().key;
+        let key = key(&rules.policy, &route.fields.key, &head.headers).ok()??;
+        let id = RecordId::new(scope, route.operation.name(), &key);
+        (shared.hapax.effect_id(&id) == Some(effect_id)).then_some(id)
+    })
+}
+
+fn describe(status: &OperationStatus) -> Response<AnswerBody> {
+    let (state, goes_on) = match status.state {
+        State::Claimed | State::Executing => ("executing", true),
+        State::Released => ("not-applied", false),
+        State::Succeeded => ("succeeded", false),
+        State::FailedTerminal => ("failed", false),
+        State::Uncertain => ("unknown", true),
+        // What it came to is remembered, its answer is not.
+        State::Tombstone if status.outcome.is_some_and(|outcome| outcome.succeeded) => {
+            ("succeeded", false)
+        }
+        State::Tombstone => ("failed", false),
+    };
+    let mut response = json(&Status {
+        operation: status.operation.as_ref().map(ToString::to_string),
+        id: status.effect_id.to_string(),
+        state,
+        attempt: status.attempt.to_wire(),
+        created: moment(status.created),
+        outcome: status.outcome.map(|outcome| Outcome {
+            status: outcome.status,
+            replayable: outcome.kept,
+            at: moment(outcome.at),
+            replayed_until: moment(outcome.replayed_until),
+        }),
+    });
+    if goes_on {
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    }
+    response
+}
+
+fn json(value: &impl Serialize) -> Response<AnswerBody> {
+    let text = serde_json::to_vec(value).unwrap_or_default();
+    let mut response = Response::new(AnswerBody::from(Bytes::from(text)));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+/// RFC 3339, in whole seconds; `None` beyond what that can say.
+fn moment(time: StoreTime) -> Option<String> {
+    let since = Duration::from_micros(u64::try_from(time.as_micros()).ok()?);
+    (since.as_secs() < 253_402_300_800)
+        .then(|| humantime::format_rfc3339_seconds(SystemTime::UNIX_EPOCH + since).to_string())
+}
