@@ -73,7 +73,8 @@ fn is_filter(text: &str) -> bool {
     text.split(',').map(str::trim).all(fits) && EnvFilter::try_new(text).is_ok()
 }
 
-/// Logs go to standard error; `HAPAX_LOG` says how much, as in `HAPAX_LOG=debug`.
+/// Logs go to standard error; `HAPAX_LOG` says how much, as in `HAPAX_LOG=debug`, and
+/// `HAPAX_LOG_FORMAT` in which form: `text` or `json`.
 ///
 /// A thread of its own writes them: a reader that does not keep up, or has gone, costs lines and
 /// nothing else. What is left is written when the guard is dropped.
@@ -86,15 +87,26 @@ fn log() -> Result<WorkerGuard, Failure> {
         }
         Err(_) => EnvFilter::new("info"),
     };
+    let json = match std::env::var("HAPAX_LOG_FORMAT").as_deref() {
+        Ok("json") => true,
+        Ok("text") | Err(_) => false,
+        Ok(_) => {
+            return Err(Failure::start("HAPAX_LOG_FORMAT is not understood; write text or json"));
+        }
+    };
     let (stderr, guard) =
         NonBlockingBuilder::default().buffered_lines_limit(8192).finish(std::io::stderr());
     let terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
     let colour = terminal && std::env::var_os("NO_COLOR").is_none();
-    tracing_subscriber::fmt()
+    let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(stderr)
-        .with_ansi(colour)
-        .log_internal_errors(false)
-        .init();
+        .with_ansi(colour && !json)
+        .log_internal_errors(false);
+    if json {
+        lines.json().init()
+    } else {
+        lines.init()
+    }
     Ok(guard)
 }

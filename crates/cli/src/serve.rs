@@ -13,16 +13,19 @@ use hapax::{BackgroundOptions, Hapax, Options};
 use hapax_gateway::{
     Gateway, Operator,
     config::{Config, Environment, Flags, ScopeSource, Service, StoreLocation},
+    metric_definitions::RELOADS,
     server::{ServerLimits, serve},
 };
 use hapax_sql::{SqliteConfig, SqliteStore};
+use metrics::counter;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use tokio::time::sleep;
 use tokio::{
     net::TcpListener,
     signal::unix::{Signal, SignalKind, signal},
 };
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use crate::{effect_secret, failure::Failure};
 
@@ -30,7 +33,7 @@ use crate::{effect_secret, failure::Failure};
 ///
 /// It needs to know the service (--upstream, or a file that names it) and whose a request is
 /// (--single-tenant or --scope-header, or the file). It stays in the foreground until SIGTERM or
-/// Ctrl-C.
+/// Ctrl-C. SIGHUP has it read the file again.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Serve {
@@ -92,7 +95,7 @@ Examples:
   hapax serve --config hapax.toml
 
 Everything that is no keyed operation streams through untouched. HAPAX_LOG says how much is logged
-(error, warn, info, debug).";
+(error, warn, info, debug), HAPAX_LOG_FORMAT=json writes a JSON object for each line.";
 
 impl Serve {
     fn flags(self) -> Flags {
@@ -118,7 +121,8 @@ impl Serve {
 
 /// Runs until SIGTERM or SIGINT.
 pub(crate) async fn run(args: Serve) -> Result<ExitCode, Failure> {
-    let config = Config::load(&args.flags(), Environment::of_process()).map_err(Failure::start)?;
+    let flags = args.flags();
+    let config = Config::load(&flags, Environment::of_process()).map_err(Failure::start)?;
     let metrics = install_metrics()?;
     // Before anything is made on disk: a port that is taken leaves nothing behind.
     let listener = bind(config.listen, "--listen").await?;
@@ -137,37 +141,49 @@ pub(crate) async fn run(args: Serve) -> Result<ExitCode, Failure> {
         drain: config.limits.drain,
         ..ServerLimits::default()
     };
-    let (drain, sweep_rows) = (config.limits.drain, config.sweep);
+    let (announce, drain) = (config.limits.announce, config.limits.drain);
+    let sweep_rows = config.sweep;
     let banner = banner(&config, &database);
     let gateway = Gateway::new(config, hapax.clone()).await.map_err(Failure::start)?;
     hapax.start_background(BackgroundOptions { sweep_rows, ..BackgroundOptions::default() });
 
     let (stop, stop_operator) = (CancellationToken::new(), CancellationToken::new());
     let operator = Operator::new(hapax.clone(), move || metrics.render());
+    let answering = operator.clone();
     let operating = tokio::spawn(serve(
         operator_listener,
         move |request| {
-            let answer = operator.answer(&request);
+            let answer = answering.answer(&request);
             async move { answer }
         },
         ServerLimits { drain: Duration::from_secs(1), ..ServerLimits::default() },
         stop_operator.clone(),
     ));
+    let answering = gateway.clone();
     let serving = tokio::spawn(serve(
         listener,
         move |request| {
-            let gateway = gateway.clone();
+            let gateway = answering.clone();
             async move { gateway.answer(request).await }
         },
         limits,
         stop.clone(),
     ));
+    // Whoever reads the last line may send signals.
+    let mut signals = Signals::new()?;
     banner.iter().for_each(|line| say(line));
     say(&format!("operator on http://{}", addresses.1));
     say(&format!("listening on http://{}", addresses.0));
 
-    let mut signals = Signals::new()?;
-    signals.next().await;
+    signals.to_stop(|| reload(&gateway, &flags)).await;
+    operator.leave();
+    if !announce.is_zero() {
+        info!(?announce, "stopping soon: not ready any more, and still serving");
+        tokio::select! {
+            () = sleep(announce) => {}
+            () = signals.next() => {}
+        }
+    }
     info!(
         under_way = hapax.under_way(), at_most = ?drain,
         "stopping: no new connections, what is under way finishes; another signal stops at once"
@@ -260,10 +276,37 @@ fn say(line: &str) {
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }
 
-/// SIGTERM and SIGINT.
+/// Puts what the file says now in the place of what it said before, or says why not.
+async fn reload(gateway: &Gateway, flags: &Flags) {
+    let Some(file) = &flags.config else {
+        return warn!("there is no configuration file to read again; see --config");
+    };
+    let reloaded = match Config::load(flags, Environment::of_process()) {
+        Err(error) => Err(error.to_string()),
+        Ok(config) => {
+            let lines = config.describe();
+            gateway.reload(config).await.map(|()| lines).map_err(|error| error.to_string())
+        }
+    };
+    let result = if reloaded.is_ok() { "applied" } else { "refused" };
+    counter!(RELOADS, "result" => result).increment(1);
+    match reloaded {
+        Ok(lines) => {
+            info!(file = %file.display(), "the configuration was read again and is in place");
+            lines.iter().for_each(|line| info!("{line}"));
+        }
+        Err(why) => error!(
+            file = %file.display(),
+            "the configuration was read again and is refused; the one before stays in place: {why}"
+        ),
+    }
+}
+
+/// SIGTERM and SIGINT, which end the process, and SIGHUP.
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
+    hang_up: Signal,
 }
 
 impl Signals {
@@ -272,7 +315,20 @@ impl Signals {
         Ok(Self {
             terminate: listen(SignalKind::terminate())?,
             interrupt: listen(SignalKind::interrupt())?,
+            hang_up: listen(SignalKind::hangup())?,
         })
+    }
+
+    /// Ends when the process is to stop; until then every SIGHUP has something read again.
+    async fn to_stop<F: Future<Output = ()>>(&mut self, reload: impl Fn() -> F) {
+        loop {
+            tokio::select! {
+                biased;
+                _ = self.terminate.recv() => return,
+                _ = self.interrupt.recv() => return,
+                _ = self.hang_up.recv() => reload().await,
+            }
+        }
     }
 
     async fn next(&mut self) {

@@ -4,7 +4,7 @@
 //! With `[cors]` in the configuration the gateway decides for keyed operations. Without it the
 //! service does, and what it says is remembered, so that answers of our own say the same.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
 
 use bytes::Bytes;
 use hapax::http::headers::{
@@ -47,7 +47,7 @@ pub(crate) enum Cors {
     /// The configuration.
     Configured(config::Cors),
     /// The service.
-    Remembered(Mutex<HashMap<(String, HeaderValue), Granted>>),
+    Remembered(Arc<Mutex<HashMap<(String, HeaderValue), Granted>>>),
 }
 
 /// What the service grants an origin.
@@ -93,10 +93,12 @@ pub(crate) fn origin(headers: &HeaderMap) -> Option<HeaderValue> {
 }
 
 impl Cors {
-    pub(crate) fn new(configured: Option<config::Cors>) -> Self {
-        match configured {
-            Some(configured) => Self::Configured(configured),
-            None => Self::Remembered(Mutex::default()),
+    /// What the one before it has remembered is taken over.
+    pub(crate) fn new(configured: Option<config::Cors>, before: Option<&Self>) -> Self {
+        match (configured, before) {
+            (Some(configured), _) => Self::Configured(configured),
+            (None, Some(Self::Remembered(before))) => Self::Remembered(Arc::clone(before)),
+            (None, _) => Self::Remembered(Arc::default()),
         }
     }
 

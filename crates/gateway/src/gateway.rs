@@ -6,11 +6,15 @@ use bytes::Bytes;
 use hapax::{Hapax, http::headers::IDEMPOTENCY_KEY};
 use http::{Request, Response, StatusCode, header::EXPECT, request::Parts};
 use metrics::{counter, histogram};
+use parking_lot::RwLock;
+use thiserror::Error;
 use tokio::time::Instant;
+use tracing::{Instrument, debug};
 
 use crate::{
     answer_body::AnswerBody,
     config::Config,
+    correlation::Correlation,
     cors::Preflight,
     headers, keyed,
     metric_definitions::{REQUEST_SECONDS, REQUESTS},
@@ -20,9 +24,15 @@ use crate::{
     well_known,
 };
 
-/// The request flow of a configuration. Clones share everything.
+/// Where each request is logged, on the level of debugging. Paths are not: they may name customers.
+const ACCESS: &str = "hapax_gateway::access";
+
+/// The request flow of a configuration, which can be replaced. Clones share everything.
 #[derive(Clone)]
-pub struct Gateway(Arc<Shared>);
+pub struct Gateway {
+    /// Held to take or put the whole, never across an await.
+    shared: Arc<RwLock<Arc<Shared>>>,
+}
 
 impl Gateway {
     /// Makes the gateway of a configuration, registering its operations with the engine.
@@ -31,25 +41,76 @@ impl Gateway {
     /// [`GatewayError`] when the store cannot take the operations' policies, or an upstream's
     /// address is not one.
     pub async fn new(config: Config, hapax: Hapax) -> Result<Self, GatewayError> {
-        Ok(Self(Arc::new(Shared::new(config, hapax).await?)))
+        let shared = Arc::new(Shared::new(config, hapax, None).await?);
+        Ok(Self { shared: Arc::new(RwLock::new(shared)) })
+    }
+
+    /// Puts another configuration in the place of the present one: for requests that come from now
+    /// on. Those under way end as they began; connections to services that stay are kept.
+    ///
+    /// # Errors
+    /// [`ReloadError`]; the present configuration stays.
+    pub async fn reload(&self, config: Config) -> Result<(), ReloadError> {
+        let present = Arc::clone(&self.shared.read());
+        let fixed = present.config.fixed_that_differ(&config);
+        if !fixed.is_empty() {
+            return Err(ReloadError::Fixed { settings: fixed.join(", ") });
+        }
+        let hapax = present.hapax.clone();
+        let replacing = Shared::new(config, hapax, Some(&present)).await?;
+        *self.shared.write() = Arc::new(replacing);
+        Ok(())
     }
 
     /// Answers one request.
     pub async fn answer(&self, request: Request<Inbound>) -> Response<AnswerBody> {
-        let begun = Instant::now();
-        let shared = &*self.0;
-        let (head, body) = request.into_parts();
-        if let Err(fault) = headers::check_request(&head) {
-            return plain(fault.status(), fault.to_string());
-        }
-        let (way, answer) = shared.go(head, body).await;
-        counter!(REQUESTS, "way" => way).increment(1);
-        histogram!(REQUEST_SECONDS, "way" => way).record(begun.elapsed().as_secs_f64());
-        answer
+        let shared = Arc::clone(&self.shared.read());
+        let (mut head, body) = request.into_parts();
+        let correlation = Correlation::of(&mut head.headers, shared.request_id());
+        let span = correlation.span();
+        let answering = shared.answer(head, body, correlation);
+        // A span that is not logged costs nothing where it is not entered either.
+        if span.is_disabled() { answering.await } else { answering.instrument(span).await }
     }
 }
 
+/// Why a configuration cannot be put in the place of the present one.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ReloadError {
+    /// It differs in what a process is started with.
+    #[error("{settings}: a change of it needs a restart")]
+    Fixed {
+        /// The settings, as in the configuration.
+        settings: String,
+    },
+    /// No gateway can be made of it.
+    #[error(transparent)]
+    Gateway(#[from] GatewayError),
+}
+
 impl Shared {
+    async fn answer(
+        &self,
+        head: Parts,
+        body: Inbound,
+        correlation: Correlation,
+    ) -> Response<AnswerBody> {
+        let begun = Instant::now();
+        let method = head.method.clone();
+        let (way, mut answer) = match headers::check_request(&head) {
+            Err(fault) => ("malformed", plain(fault.status(), fault.to_string())),
+            Ok(()) => self.go(head, body).await,
+        };
+        correlation.say(answer.headers_mut());
+        let seconds = begun.elapsed().as_secs_f64();
+        counter!(REQUESTS, "way" => way).increment(1);
+        histogram!(REQUEST_SECONDS, "way" => way).record(seconds);
+        let status = answer.status().as_u16();
+        debug!(target: ACCESS, %method, way, status, seconds, "answered");
+        answer
+    }
+
     async fn go(&self, head: Parts, body: Inbound) -> (&'static str, Response<AnswerBody>) {
         if let Some(documents) = &self.well_known
             && well_known::is_ours(head.uri.path())

@@ -8,6 +8,7 @@
 mod answer_body;
 pub mod body;
 pub mod config;
+mod correlation;
 mod cors;
 mod gateway;
 pub mod headers;
@@ -24,6 +25,6 @@ pub mod upstream;
 mod well_known;
 
 pub use answer_body::AnswerBody;
-pub use gateway::Gateway;
+pub use gateway::{Gateway, ReloadError};
 pub use operator::Operator;
 pub use shared::GatewayError;

@@ -8,7 +8,8 @@ use metrics::{Unit, describe_counter, describe_histogram};
 /// carries none and so passed, `observed`, `refused` for a path that is
 /// not quite a protected one, `passed`, or `passed_with_key` for one
 /// whose key protects nothing, because it is on no route of a keyed operation; `preflight` that was
-/// answered here, `document` below `/.well-known/idempotency`, `unrouted` for a path of no service.
+/// answered here, `document` below `/.well-known/idempotency`, `unrouted` for a path of no
+/// service, `malformed` for what is no proper request.
 pub const REQUESTS: &str = "hapax_requests_total";
 /// The time to the head of an answer, by `way`.
 pub const REQUEST_SECONDS: &str = "hapax_request_seconds";
@@ -21,11 +22,15 @@ pub const UNOBSERVED: &str = "hapax_unobserved_total";
 /// Failures to get an answer from the service, by whether the request was `sent`.
 pub const UPSTREAM_FAILURES: &str = "hapax_upstream_failures_total";
 
+/// Attempts to put another configuration in place, by `result`: `applied` or `refused`.
+pub const RELOADS: &str = "hapax_config_reloads_total";
+
 /// Describes every metric to the installed recorder.
 pub fn describe() {
     describe_counter!(REQUESTS, "Requests by the way they took");
     describe_histogram!(REQUEST_SECONDS, Unit::Seconds, "Time to the head of an answer");
     describe_counter!(OBSERVED, "Observe mode: what enforcing would have done");
     describe_counter!(UNOBSERVED, "Observe mode: arrivals that were not reported");
+    describe_counter!(RELOADS, "Configurations put in place, or refused");
     describe_counter!(UPSTREAM_FAILURES, "Requests without an answer from the service");
 }

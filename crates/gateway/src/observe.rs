@@ -35,7 +35,8 @@ const UNKEYED_WINDOW: Duration = Duration::from_secs(600);
 /// How many arrivals may be under observation at once: beyond, they are only counted.
 const MOST: usize = 4096;
 
-/// The reporting of observe mode.
+/// The reporting of observe mode. Clones are one.
+#[derive(Clone)]
 pub(crate) struct Observer(Arc<Semaphore>);
 
 impl Default for Observer {

@@ -1,6 +1,9 @@
 //! The operator's listener: health, readiness, metrics.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 use bytes::Bytes;
 use hapax::Hapax;
@@ -15,12 +18,18 @@ use crate::server::Inbound;
 pub struct Operator {
     hapax: Hapax,
     metrics: Arc<dyn Fn() -> String + Send + Sync>,
+    leaving: Arc<AtomicBool>,
 }
 
 impl Operator {
     /// `metrics` renders the Prometheus text.
     pub fn new(hapax: Hapax, metrics: impl Fn() -> String + Send + Sync + 'static) -> Self {
-        Self { hapax, metrics: Arc::new(metrics) }
+        Self { hapax, metrics: Arc::new(metrics), leaving: Arc::default() }
+    }
+
+    /// Says from now on that the process is not ready, because it is about to stop.
+    pub fn leave(&self) {
+        self.leaving.store(true, Ordering::Relaxed);
     }
 
     /// Answers one request.
@@ -44,7 +53,7 @@ impl Operator {
     }
 
     fn not_ready(&self) -> Option<String> {
-        if self.hapax.is_draining() {
+        if self.hapax.is_draining() || self.leaving.load(Ordering::Relaxed) {
             return Some("draining".to_owned());
         }
         match self.hapax.store().standing() {

@@ -41,7 +41,7 @@ pub(crate) struct Shared {
     pub(crate) cors: Cors,
     /// The policy document; none where it is switched off, or where nothing is to be changed.
     pub(crate) well_known: Option<WellKnown>,
-    config: Config,
+    pub(crate) config: Config,
     /// One for each service of the configuration, in its order.
     upstreams: Vec<Upstream>,
     /// The keyed operations, by the address of the one in the configuration, which stays there.
@@ -70,12 +70,19 @@ pub(crate) struct Route {
 
 impl Shared {
     /// What the requests of a configuration share; its operations are registered with the engine.
-    pub(crate) async fn new(config: Config, hapax: Hapax) -> Result<Self, GatewayError> {
+    /// What the one before it had, and is still of use, is taken over.
+    pub(crate) async fn new(
+        config: Config,
+        hapax: Hapax,
+        before: Option<&Self>,
+    ) -> Result<Self, GatewayError> {
         let connect =
             UpstreamConfig { connect_timeout: config.limits.connect, ..Default::default() };
-        let upstreams =
-            config.services.iter().map(|service| Upstream::new(&service.upstream, connect));
-        let upstreams = upstreams.collect::<Result<_, _>>()?;
+        let upstream = |service: &config::Service| {
+            let kept = before.and_then(|before| before.upstream_of(service, &config));
+            kept.map_or_else(|| Upstream::new(&service.upstream, connect), |kept| Ok(kept.clone()))
+        };
+        let upstreams = config.services.iter().map(upstream).collect::<Result<_, _>>()?;
         let scope_header = match &config.scope {
             ScopeSource::SingleTenant => None,
             ScopeSource::Header(name) => Some(name.clone()),
@@ -94,7 +101,7 @@ impl Shared {
         let presentation = Presentation::new(config.problems.clone(), has_document);
         Ok(Self {
             well_known: has_document.then(|| WellKnown::new(&config, &presentation)),
-            cors: Cors::new(config.cors.clone()),
+            cors: Cors::new(config.cors.clone(), before.map(|before| &before.cors)),
             presentation,
             hapax,
             scope_header,
@@ -102,8 +109,15 @@ impl Shared {
                 max_bytes: config.limits.request_body,
                 within: config.limits.body_within,
             },
-            budget: BufferBudget::new(config.limits.buffered_total),
-            observer: Observer::default(),
+            budget: before
+                .filter(|before| {
+                    before.config.limits.buffered_total == config.limits.buffered_total
+                })
+                .map_or_else(
+                    || BufferBudget::new(config.limits.buffered_total),
+                    |before| before.budget.clone(),
+                ),
+            observer: before.map(|before| before.observer.clone()).unwrap_or_default(),
             only_observes,
             config,
             upstreams,
@@ -124,6 +138,19 @@ impl Shared {
             },
         };
         Some((upstream, routed))
+    }
+
+    /// The connections to a service, if it is reached in the same way under another configuration.
+    fn upstream_of(&self, service: &config::Service, config: &Config) -> Option<&Upstream> {
+        let same_way = self.config.limits.connect == config.limits.connect;
+        let mut services = self.config.services.iter().zip(&self.upstreams);
+        let found = services.find(|(own, _)| same_way && own.upstream == service.upstream)?;
+        Some(found.1)
+    }
+
+    /// The field in which requests carry their id; none where nothing is changed.
+    pub(crate) fn request_id(&self) -> Option<&HeaderName> {
+        self.config.request_id.as_ref().filter(|_| !self.only_observes)
     }
 
     /// The keyed operations that are enforced.

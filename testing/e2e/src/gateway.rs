@@ -199,6 +199,11 @@ impl Gateway {
         self.process.signal("INT");
     }
 
+    /// SIGHUP; returns at once.
+    pub fn hang_up(&self) {
+        self.process.signal("HUP");
+    }
+
     /// SIGSTOP: it is alive and does nothing.
     pub fn pause(&self) {
         self.process.signal("STOP");

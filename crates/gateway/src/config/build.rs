@@ -8,6 +8,7 @@ use std::{
 };
 
 use hapax_core::{Kind, Mode};
+use http::HeaderName;
 
 use super::{
     At, Config, Environment, Fault, Operation, Place, Report, RoutePattern, Routes, ScopeSource,
@@ -46,6 +47,7 @@ pub(super) fn build(draft: Draft, has_file: bool, env: Environment, report: &Rep
         limits: draft.limits,
         problems: draft.problems,
         cors: draft.cors,
+        request_id: draft.request_id.unwrap_or(Some(HeaderName::from_static("x-request-id"))),
         policy_document: draft.policy_document.unwrap_or(true),
         group_commit: draft.group_commit.unwrap_or(128),
         sweep: draft.sweep.unwrap_or(500),

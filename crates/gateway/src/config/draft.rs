@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, net::SocketAddr};
 
 use hapax_core::OperationPolicy;
-use http::Uri;
+use http::{HeaderName, Uri};
 
 use super::{
     Answers, At, Cors, EffectSecretSource, Limits, Place, Problems, RoutePattern, ScopeSource,
@@ -26,6 +26,8 @@ pub(super) struct Draft {
     pub(super) problems: Problems,
     pub(super) cors: Option<Cors>,
     pub(super) policy_document: Option<bool>,
+    /// `Some(None)` switches it off.
+    pub(super) request_id: Option<Option<HeaderName>>,
     pub(super) group_commit: Option<usize>,
     pub(super) sweep: Option<usize>,
 }

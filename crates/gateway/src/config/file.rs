@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use super::{
     At, Report, StoreLocation, address, cors,
     draft::Draft,
-    limits, operation, problems, scope,
+    header, limits, operation, problems, scope,
     section::{Section, Source, Value},
     service, store,
 };
@@ -54,6 +54,10 @@ fn read_root(mut root: Section<'_>) -> Draft {
     }
     if let Some(document) = root.take("policy_document") {
         draft.policy_document = document.boolean().map(|document| document.value);
+    }
+    if let Some(request_id) = root.take("request_id") {
+        let request_id = request_id.parse("a header name", "x-request-id", header::request_id);
+        draft.request_id = request_id.map(|request_id| request_id.value);
     }
     if let Some(single) = root.take("single_instance") {
         draft.single_instance = single.boolean().is_some_and(|single| single.value);

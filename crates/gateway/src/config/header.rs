@@ -85,6 +85,19 @@ pub(super) fn fingerprinted(text: &str) -> Result<String, Fault> {
     Ok(name.as_str().to_owned())
 }
 
+/// The field that carries a request's id, or `off`.
+pub(super) fn request_id(text: &str) -> Result<Option<HeaderName>, Fault> {
+    if text == "off" {
+        return Ok(None);
+    }
+    let name = parse(text)?;
+    if CREDENTIALS.contains(&name) || name == "idempotency-key" || unfit(&name) {
+        let what = format!("{name} is not for a request's id");
+        return Err(Fault::new(what, "write \"x-request-id\", or \"off\""));
+    }
+    Ok(Some(name))
+}
+
 /// Reads a name, in lower case.
 pub(super) fn parse(text: &str) -> Result<HeaderName, Fault> {
     HeaderName::from_bytes(text.as_bytes()).map_err(|_| {

@@ -17,6 +17,9 @@ pub struct Limits {
     pub connect: Duration,
     /// How long a call of the store may take. Default: 2 s.
     pub store: Duration,
+    /// How long new connections are still taken after a shutdown was asked for, while `/readyz` says
+    /// that it is coming: the time a load balancer needs to notice. Default: 0 s.
+    pub announce: Duration,
     /// How long requests under way may take after a shutdown was asked for. Default: 30 s.
     pub drain: Duration,
     /// How many callers may be connected at once. Default: 10,000.
@@ -31,6 +34,7 @@ impl Default for Limits {
             buffered_total: 256 << 20,
             connect: Duration::from_secs(2),
             store: Duration::from_secs(2),
+            announce: Duration::ZERO,
             drain: Duration::from_secs(30),
             max_connections: 10_000,
         }
@@ -59,6 +63,9 @@ pub(super) fn read(mut section: Section<'_>) -> Limits {
         if let Some(time) = section.take(key).and_then(|value| value.positive_duration(example)) {
             *limit = time.value;
         }
+    }
+    if let Some(announce) = section.take("announce").and_then(|value| value.duration("5s")) {
+        limits.announce = announce.value;
     }
     if let Some(drain) = section.take("drain").and_then(|value| value.duration("30s")) {
         limits.drain = drain.value;

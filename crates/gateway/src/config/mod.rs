@@ -9,7 +9,7 @@
 use std::{collections::BTreeMap, fs, net::SocketAddr, path::Path, sync::Arc};
 
 use hapax_core::OperationPolicy;
-use http::Method;
+use http::{HeaderName, Method};
 
 mod address;
 mod build;
@@ -73,6 +73,8 @@ pub struct Config {
     pub cors: Option<Cors>,
     /// Whether `/.well-known/idempotency` is answered. Default: true.
     pub policy_document: bool,
+    /// The field in which requests carry an id that is logged. Default: `x-request-id`.
+    pub request_id: Option<HeaderName>,
     /// How many writes share a commit at most. Default: 128.
     pub group_commit: usize,
     /// How many rows one step of the sweeper takes on. Default: 500.
@@ -139,6 +141,25 @@ impl Config {
         concerns: impl Fn(&Operation) -> bool,
     ) -> Option<&RoutePattern> {
         self.near_misses.find(method, path, concerns)
+    }
+
+    /// The settings of a process that another configuration has otherwise: they are fixed from its
+    /// start on.
+    pub(crate) fn fixed_that_differ(&self, other: &Self) -> Vec<&'static str> {
+        let (own, others) = (&self.limits, &other.limits);
+        let settings = [
+            ("listen", self.listen != other.listen),
+            ("operator.listen", self.operator_listen != other.operator_listen),
+            ("store", self.store != other.store),
+            ("effect_secret", self.effect_secret != other.effect_secret),
+            ("group_commit", self.group_commit != other.group_commit),
+            ("sweep", self.sweep != other.sweep),
+            ("limits.store", own.store != others.store),
+            ("limits.announce", own.announce != others.announce),
+            ("limits.drain", own.drain != others.drain),
+            ("limits.max_connections", own.max_connections != others.max_connections),
+        ];
+        settings.into_iter().filter_map(|(name, differs)| differs.then_some(name)).collect()
     }
 
     fn from_text(

@@ -29,7 +29,7 @@ fn p55_a_configured_origin_may_send_a_key_and_another_may_not() {
         headers: vec![HeaderName::from_static("authorization")],
         ..config::Cors::default()
     };
-    let cors = Cors::new(Some(configured));
+    let cors = Cors::new(Some(configured), None);
     let response = cors.preflight(&preflight("https://shop.example"), &KEY).unwrap();
     let headers = response.headers();
     assert_eq!(response.status(), 204);
@@ -47,7 +47,7 @@ fn p55_a_configured_origin_may_send_a_key_and_another_may_not() {
 #[test]
 fn p55_a_configured_origin_reads_every_answer_and_another_none() {
     let configured = config::Cors { origins: vec![page()], ..config::Cors::default() };
-    let cors = Cors::new(Some(configured));
+    let cors = Cors::new(Some(configured), None);
     let answer = |origin: &HeaderValue| {
         let mut headers = HeaderMap::new();
         headers.insert(IDEMPOTENT_REPLAYED, HeaderValue::from_static("true"));
@@ -65,7 +65,7 @@ fn p55_a_configured_origin_reads_every_answer_and_another_none() {
 
 #[test]
 fn p55_what_the_service_grants_an_origin_our_own_answers_grant_it_too() {
-    let cors = Cors::new(None);
+    let cors = Cors::new(None, None);
     assert!(cors.preflight(&preflight("https://shop.example"), &KEY).is_none());
     let ours = |origin: &HeaderValue, operation: &str| {
         let mut headers = HeaderMap::new();
@@ -90,7 +90,7 @@ fn p55_what_the_service_grants_an_origin_our_own_answers_grant_it_too() {
 
 #[test]
 fn a_service_that_refuses_a_preflight_is_not_overruled() {
-    let cors = Cors::new(None);
+    let cors = Cors::new(None, None);
     let mut headers = HeaderMap::new();
     cors.complete_preflight(&preflight("https://shop.example"), "pay", &KEY, &mut headers);
     assert!(headers.is_empty());

@@ -77,7 +77,7 @@ const MANY_FIELDS: &[u8] = b"HTTP/1.1 201 Created\r\n\
     Content-Length: 2\r\n\r\n{}";
 
 /// Fields that belong to one exchange or to one receiver.
-const NEVER_REPLAYED: [&str; 13] = [
+const NEVER_REPLAYED: [&str; 12] = [
     "set-cookie",
     "www-authenticate",
     "proxy-authenticate",
@@ -87,7 +87,6 @@ const NEVER_REPLAYED: [&str; 13] = [
     "x-ratelimit-remaining",
     "ratelimit",
     "traceparent",
-    "x-request-id",
     "server-timing",
     "retry-after",
     "x-served-by",

@@ -23,6 +23,7 @@ mod intent;
 mod keys;
 mod near_misses;
 mod observe;
+mod operating;
 mod outcomes;
 mod records;
 mod shutdown;

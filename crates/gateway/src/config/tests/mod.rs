@@ -10,8 +10,6 @@ mod top_level;
 
 use std::time::Duration;
 
-use http::HeaderName;
-
 use super::*;
 
 /// A file that is right, with lines before and behind its three.

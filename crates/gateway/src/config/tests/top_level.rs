@@ -13,13 +13,13 @@ fn each_mistake_at_the_top_names_line_and_remedy() {
             r#"lease = "30s""#,
             "f.toml:1: lease: there is no such key in the file\n  help: remove it; the file takes \
              listen, store, effect_secret, scope, operator, service, operation, limits, \
-             problems, cors, policy_document, single_instance, group_commit, sweep",
+             problems, cors, policy_document, request_id, single_instance, group_commit, sweep",
         ),
         (
             r#""two words" = 1"#,
             "f.toml:1: \"two words\": there is no such key in the file\n  help: remove it; the \
              file takes listen, store, effect_secret, scope, operator, service, operation, limits, \
-             problems, cors, policy_document, single_instance, group_commit, sweep",
+             problems, cors, policy_document, request_id, single_instance, group_commit, sweep",
         ),
         (
             "listen = 8080",
@@ -330,6 +330,8 @@ fn every_setting_at_the_top_arrives() {
         single_instance = true
         group_commit = 64
         sweep = 50
+        policy_document = false
+        request_id = "X-Correlation-Id"
         operator = { listen = "127.0.0.1:2" }
         service = [{ upstream = "http://A:80/", prefix = "/v1/" }]
         [limits]
@@ -338,6 +340,7 @@ fn every_setting_at_the_top_arrives() {
         buffered_total = 4194304
         connect = "3s"
         store = "4s"
+        announce = "5s"
         drain = "0s"
         max_connections = 7
     "#;
@@ -348,9 +351,12 @@ fn every_setting_at_the_top_arrives() {
     assert_eq!(config.effect_secret, EffectSecretSource::Env("SECRET".to_owned()));
     assert_eq!(config.scope, ScopeSource::Header(HeaderName::from_static("x-account")));
     assert_eq!((config.group_commit, config.sweep), (64, 50));
+    assert!(!config.policy_document);
+    assert_eq!(config.request_id, Some(HeaderName::from_static("x-correlation-id")));
     let service = config.services.first().expect("a service");
     assert_eq!((service.origin().as_str(), service.prefix.as_str()), ("http://a", "/v1"));
     let limits = Limits {
+        announce: Duration::from_secs(5),
         request_body: 2 << 20,
         body_within: Duration::from_secs(1),
         buffered_total: 4 << 20,
