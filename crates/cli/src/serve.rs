@@ -175,7 +175,7 @@ pub(crate) async fn run(args: Serve) -> Result<ExitCode, Failure> {
     say(&format!("operator on http://{}", addresses.1));
     say(&format!("listening on http://{}", addresses.0));
 
-    signals.to_stop(|| reload(&gateway, &flags)).await;
+    signals.until_stop(|| reload(&gateway, &flags)).await;
     operator.leave();
     if !announce.is_zero() {
         info!(?announce, "stopping soon: not ready any more, and still serving");
@@ -320,7 +320,7 @@ impl Signals {
     }
 
     /// Ends when the process is to stop; until then every SIGHUP has something read again.
-    async fn to_stop<F: Future<Output = ()>>(&mut self, reload: impl Fn() -> F) {
+    async fn until_stop<F: Future<Output = ()>>(&mut self, reload: impl Fn() -> F) {
         loop {
             tokio::select! {
                 biased;
