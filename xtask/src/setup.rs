@@ -8,7 +8,7 @@ use crate::run::{Failure, Outcome, answers, run};
 
 /// Install what the tests need, on Debian as root; elsewhere say what is missing.
 ///
-/// Today that is the Rust toolchain and its C compiler, nothing else.
+/// That is a C compiler, and the proxies that the tests put in front of the gateway.
 #[derive(Args)]
 pub(crate) struct Setup {
     /// Go on when something is missing and cannot be installed here.
@@ -18,48 +18,78 @@ pub(crate) struct Setup {
 
 struct Tool {
     program: &'static str,
+    /// What has it tell its version.
+    version: &'static str,
     package: &'static str,
     needed_for: &'static str,
 }
 
 /// Services that tests start themselves come here with the issue that brings them.
-const TOOLS: &[Tool] = &[Tool {
-    program: "cc",
-    package: "build-essential",
-    needed_for: "SQLite, which is compiled in",
-}];
+const TOOLS: &[Tool] = &[
+    Tool {
+        program: "cc",
+        version: "--version",
+        package: "build-essential",
+        needed_for: "SQLite, which is compiled in",
+    },
+    Tool {
+        program: "nginx",
+        version: "-v",
+        package: "nginx-light",
+        needed_for: "tests with nginx in front of the gateway",
+    },
+    Tool {
+        program: "haproxy",
+        version: "-v",
+        package: "haproxy",
+        needed_for: "tests with haproxy in front of the gateway",
+    },
+];
 
 impl Setup {
     pub(crate) fn run(self) -> Outcome {
-        let missing = missing();
-        if missing.is_empty() {
-            eprintln!("setup: nothing to install; the tests need the Rust toolchain and no more");
-            return Ok(());
+        match install_missing()? {
+            missing if missing.is_empty() || self.allow_missing => Ok(()),
+            missing => Err(lacks(&missing)),
         }
-        for tool in &missing {
-            eprintln!("setup: {} is missing; needed for {}", tool.program, tool.needed_for);
-        }
-        let packages: Vec<_> = missing.iter().map(|tool| tool.package).collect();
-        if is_debian() && is_root() {
-            return install(&packages);
-        }
-        let line = format!("apt-get install --yes {}", packages.join(" "));
-        eprintln!("setup: on Debian, as root: {line}");
-        if self.allow_missing {
-            return Ok(());
-        }
-        Err(Failure::new("something is missing (--allow-missing goes on without it)"))
     }
 }
 
+/// Installs what is missing, where that can be done; returns the programs that still are.
+pub(crate) fn install_missing() -> Outcome<Vec<&'static str>> {
+    let missing = missing();
+    if missing.is_empty() {
+        eprintln!("setup: nothing to install");
+        return Ok(Vec::new());
+    }
+    for tool in &missing {
+        eprintln!("setup: {} is missing; needed for {}", tool.program, tool.needed_for);
+    }
+    let packages: Vec<_> = missing.iter().map(|tool| tool.package).collect();
+    if is_debian() && is_root() {
+        install(&packages)?;
+        return Ok(Vec::new());
+    }
+    eprintln!("setup: on Debian, as root: apt-get install --yes {}", packages.join(" "));
+    Ok(missing.iter().map(|tool| tool.program).collect())
+}
+
+/// The failure of a task that went on without these.
+pub(crate) fn lacks(missing: &[&str]) -> Failure {
+    let missing = missing.join(", ");
+    Failure::new(format!("{missing} missing (--allow-missing goes on without)"))
+}
+
 fn missing() -> Vec<&'static Tool> {
-    TOOLS.iter().filter(|tool| !answers(Command::new(tool.program).arg("--version"))).collect()
+    TOOLS.iter().filter(|tool| !answers(Command::new(tool.program).arg(tool.version))).collect()
 }
 
 fn install(packages: &[&str]) -> Outcome {
     run(Command::new("apt-get").args(["update", "--quiet"]))?;
     run(Command::new("apt-get")
         .env("DEBIAN_FRONTEND", "noninteractive")
+        // Nothing is started by its package: the tests start their own.
+        .env("RUNLEVEL", "1")
         .args(["install", "--yes", "--quiet", "--no-install-recommends"])
         .args(packages))
 }

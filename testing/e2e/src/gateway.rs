@@ -170,7 +170,8 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    pub(crate) const fn address(&self) -> SocketAddr {
+    /// Where callers connect.
+    pub const fn address(&self) -> SocketAddr {
         self.address
     }
 

@@ -17,8 +17,10 @@
 mod answer;
 mod client;
 mod command;
+mod cutter;
 mod gateway;
 mod process;
+mod proxy;
 mod raw;
 mod stage;
 mod upstream;
@@ -28,8 +30,10 @@ pub use self::{
     answer::Answer,
     client::{Pending, Request, copies, fresh_key, start},
     command::{Ran, hapax, run},
+    cutter::Cutter,
     gateway::{Gateway, ONE_SERVICE, Serve},
     process::Process,
+    proxy::{Proxy, ProxyKind},
     raw::Connection,
     stage::Stage,
     upstream::{Arrival, Effect, Upstream, UpstreamKind},

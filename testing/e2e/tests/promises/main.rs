@@ -25,6 +25,7 @@ mod near_misses;
 mod observe;
 mod operating;
 mod outcomes;
+mod proxies;
 mod records;
 mod shutdown;
 mod start;
