@@ -2,6 +2,10 @@
 
 use crate::{OutcomeClass, Progress};
 
+mod outcome;
+
+pub use outcome::{OutcomeRule, OutcomeRules, Told};
+
 /// What the service said of the effect id in `Hapax-Outcome`.
 ///
 /// It speaks for the effect id, not for the attempt: `NotApplied` means that nothing by any
@@ -40,6 +44,8 @@ pub struct AnswerFacts {
     pub by_head: bool,
     /// `Hapax-Outcome`, if the service sent it.
     pub said: Option<Said>,
+    /// What its body says, where the operation has it read. Counts with a status of 2xx.
+    pub told: Option<Told>,
     /// Whether every admitted earlier attempt is proven not applied (`protocol.md` 8).
     pub clean: bool,
     /// Whether the operation keeps refusals (400, 401, 422, 429) instead of freeing the key.
@@ -66,10 +72,12 @@ pub enum Classified {
 /// or the service's own word settles it. An incomplete answer proves nothing at all.
 pub fn classify(answer: AnswerFacts) -> Classified {
     let uncertain = Classified::Uncertain { show: answer.complete && !answer.by_head };
+    let is_success = (200..300).contains(&answer.status);
     if answer.by_head {
-        // Settled before its end was seen, so only a success in the head can be believed.
+        // Settled before its end was seen, so only a success in the head can be believed; none where
+        // the body was to tell.
         let applied = answer.said == Some(Said::Applied)
-            || (answer.said.is_none() && (200..300).contains(&answer.status));
+            || (answer.said.is_none() && is_success && answer.told.is_none());
         return if applied { Classified::Outcome(OutcomeClass::Succeeded) } else { uncertain };
     }
     if !answer.complete {
@@ -81,15 +89,19 @@ pub fn classify(answer: AnswerFacts) -> Classified {
         Some(Said::Unknown) => return uncertain,
         None => {}
     }
-    match by_status(answer.status) {
-        ByStatus::Applied => Classified::Outcome(OutcomeClass::Succeeded),
+    let by_answer = match answer.told {
+        Some(told) if is_success => by_body(told),
+        _ => by_status(answer.status),
+    };
+    match by_answer {
+        ByAnswer::Applied => Classified::Outcome(OutcomeClass::Succeeded),
         _ if !answer.clean => uncertain,
-        ByStatus::NotApplied if answer.store_refusals && kept_refusal(answer.status) => {
+        ByAnswer::NotApplied if answer.store_refusals && kept_refusal(answer.status) => {
             Classified::Outcome(OutcomeClass::FailedTerminal)
         }
-        ByStatus::NotApplied => Classified::NotApplied,
-        ByStatus::Terminal => Classified::Outcome(OutcomeClass::FailedTerminal),
-        ByStatus::Uncertain => uncertain,
+        ByAnswer::NotApplied => Classified::NotApplied,
+        ByAnswer::Terminal => Classified::Outcome(OutcomeClass::FailedTerminal),
+        ByAnswer::Uncertain => uncertain,
     }
 }
 
@@ -120,17 +132,27 @@ pub fn classify_transaction(answer: AnswerFacts) -> Classified {
     }
 }
 
-enum ByStatus {
+enum ByAnswer {
     Applied,
     NotApplied,
     Terminal,
     Uncertain,
 }
 
+/// As with a status, what it says is of this attempt alone.
+const fn by_body(told: Told) -> ByAnswer {
+    match told {
+        Told::Applied => ByAnswer::Applied,
+        Told::NotApplied => ByAnswer::NotApplied,
+        Told::Failed => ByAnswer::Terminal,
+        Told::Unknown => ByAnswer::Uncertain,
+    }
+}
+
 /// The documented trust in the upstream (`protocol.md` 10).
-fn by_status(status: u16) -> ByStatus {
+fn by_status(status: u16) -> ByAnswer {
     match status {
-        200..=299 | 301..=303 => ByStatus::Applied,
+        200..=299 | 301..=303 => ByAnswer::Applied,
         307
         | 308
         | 400
@@ -145,10 +167,10 @@ fn by_status(status: u16) -> ByStatus {
         | 426
         | 428
         | 429
-        | 431 => ByStatus::NotApplied,
-        402 | 403 | 404 | 409 | 410 | 412 | 451 => ByStatus::Terminal,
+        | 431 => ByAnswer::NotApplied,
+        402 | 403 | 404 | 409 | 410 | 412 | 451 => ByAnswer::Terminal,
         // 406, 408, 416, 418, 424, every 5xx, other 3xx and whatever nobody has defined.
-        _ => ByStatus::Uncertain,
+        _ => ByAnswer::Uncertain,
     }
 }
 
@@ -172,6 +194,7 @@ mod tests {
             complete: true,
             by_head: false,
             said: None,
+            told: None,
             clean: true,
             store_refusals: false,
         }
@@ -267,6 +290,32 @@ mod tests {
         assert_eq!(classify(head(500, Some(Said::Applied))), SUCCEEDED);
         assert_eq!(classify(head(200, Some(Said::Unknown))), HIDDEN);
         assert_eq!(classify(head(200, Some(Said::NotApplied))), HIDDEN);
+    }
+
+    #[test]
+    fn where_the_body_tells_its_word_goes_before_a_2xx_and_after_the_services_own() {
+        let told = |told, status| AnswerFacts { told: Some(told), ..complete(status) };
+        for (told_, expected) in [
+            (Told::Applied, SUCCEEDED),
+            (Told::NotApplied, Classified::NotApplied),
+            (Told::Failed, TERMINAL),
+            (Told::Unknown, SHOWN),
+        ] {
+            assert_eq!(classify(told(told_, 200)), expected, "{told_:?}");
+            let later = AnswerFacts { clean: false, ..told(told_, 200) };
+            let expected = if told_ == Told::Applied { SUCCEEDED } else { SHOWN };
+            assert_eq!(classify(later), expected, "a later attempt, {told_:?}");
+            let broken = AnswerFacts { complete: false, ..told(told_, 200) };
+            assert_eq!(classify(broken), HIDDEN, "{told_:?}");
+            let said = AnswerFacts { said: Some(Said::Unknown), ..told(told_, 200) };
+            assert_eq!(classify(said), SHOWN, "{told_:?}");
+            assert_eq!(classify(told(told_, 404)), TERMINAL, "{told_:?}");
+            assert_eq!(classify(told(told_, 500)), SHOWN, "{told_:?}");
+        }
+        let head = AnswerFacts { by_head: true, complete: false, ..told(Told::Unknown, 200) };
+        assert_eq!(classify(head), HIDDEN);
+        let said = AnswerFacts { said: Some(Said::Applied), ..head };
+        assert_eq!(classify(said), SUCCEEDED);
     }
 
     #[test]

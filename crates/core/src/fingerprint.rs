@@ -7,17 +7,23 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
-use thiserror::Error;
 
-use crate::{Json, JsonError, PathPattern, Pointer, form, path_pattern::open_part, percent};
+use crate::{Json, PathPattern, Pointer, path_pattern::open_part, percent};
 
+mod algorithm;
+mod body;
+mod components;
 mod media_type;
 mod rules;
 
+pub use body::BodyInvalid;
 pub use rules::RulesError;
 
-use media_type::MediaType;
+use algorithm::Algorithm;
+pub(crate) use body::check_charset;
+use components::Components;
+pub(crate) use components::push_sized;
+pub(crate) use media_type::{Charset, MediaType};
 
 /// How a body is compared.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq, Serialize, Deserialize)]
@@ -27,9 +33,17 @@ pub enum BodyForm {
     /// As a JSON value: member order, whitespace, escapes and the spelling of numbers do not
     /// count, the exact value of numbers, `null` and the order of arrays do.
     Json,
+    /// As a JSON value in the strict sense of RFC 8785: a number is the IEEE 754 double next to it,
+    /// so 9007199254740993 and 9007199254740992 are one number, and one outside of their range is
+    /// refused. For digests that others compute too; [`BodyForm::Json`] merges nothing.
+    Jcs,
     /// As `application/x-www-form-urlencoded` fields: the order between fields of different names
-    /// and the spelling of characters do not count.
+    /// and the spelling of characters do not count. With a charset other than UTF-8 it is compared
+    /// byte by byte.
     Form,
+    /// As the parts of a `multipart` body (RFC 7578), in their order: the header fields of each, and
+    /// its content byte by byte. The boundary does not count.
+    Multipart,
     /// Byte by byte.
     Raw,
     /// Not at all, and neither are media type, query and headers: for event ids, because providers
@@ -42,7 +56,8 @@ pub enum BodyForm {
 #[serde(default, deny_unknown_fields)]
 pub struct FingerprintRules {
     /// How the body is compared. Without it the media type decides: `json` and `+json` are JSON,
-    /// `x-www-form-urlencoded` is a form, everything else is compared byte by byte.
+    /// `x-www-form-urlencoded` is a form, `multipart/form-data` is multipart, everything else is
+    /// compared byte by byte.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub body: Option<BodyForm>,
     /// The only parts of a JSON body that are compared; empty for all of it. A part that is absent
@@ -55,6 +70,9 @@ pub struct FingerprintRules {
     /// serialized.
     #[serde(with = "rules::defaults")]
     pub defaults: Vec<(Pointer, Json<'static>)>,
+    /// Arrays of a JSON body whose order does not count; how often an element is there does.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unordered: Vec<Pointer>,
     /// The names of request headers that are part of the intent, with all their values in order.
     pub headers: Vec<String>,
     /// The patterns of the operation's paths: of a path on one of them, what it leaves open is
@@ -77,7 +95,14 @@ impl FingerprintRules {
 
     /// The rules in the form that fingerprints are made with; keep it where speed matters.
     pub fn prepare(&self) -> Fingerprinter {
-        Fingerprinter::new(self)
+        Fingerprinter::new(self, Algorithm::LATEST)
+    }
+
+    /// As [`Self::prepare`], for fingerprints of a version that is stored. `None` where these rules
+    /// did not make it, by any algorithm that is known here: then nothing can be said about it.
+    pub fn prepare_for(&self, version: FingerprintVersion) -> Option<Fingerprinter> {
+        let algorithm = Algorithm::of_number(version.algorithm())?;
+        Some(Fingerprinter::new(self, algorithm)).filter(|made| made.version() == version)
     }
 
     /// The version of the fingerprints made by these rules.
@@ -104,6 +129,7 @@ impl Default for FingerprintRules {
             include: Vec::new(),
             exclude: Vec::new(),
             defaults: Vec::new(),
+            unordered: Vec::new(),
             headers: conditional.map(str::to_owned).into(),
             paths: Vec::new(),
         }
@@ -125,28 +151,32 @@ pub struct IntentParts<'a> {
     /// 6.2.2); `+`, `%20` and `%2B` stay different, because servers disagree about them.
     pub query: Option<&'a str>,
     /// The value of `Content-Type`; `None` when there is none. Its case and spacing do not count,
-    /// and neither does `charset=utf-8` for JSON and forms; any other parameter does.
+    /// and neither do `charset=utf-8` for JSON and forms and the boundary of multipart; any other
+    /// parameter does.
     pub media_type: Option<&'a [u8]>,
-    /// The value of `Content-Encoding`; `None` when there is none. A coded body is compared byte by
-    /// byte, and its coding is part of the intent.
+    /// The value of `Content-Encoding`; `None` when there is none.
     pub content_encoding: Option<&'a [u8]>,
     /// All headers of the request, in order.
     pub headers: &'a [(&'a str, &'a [u8])],
     /// The body as sent.
     pub body: &'a [u8],
+    /// The body without its content codings. `None` where they were not removed: then it is
+    /// compared byte by byte, and its coding is part of the intent.
+    pub decoded: Option<&'a [u8]>,
 }
 
 /// Makes fingerprints by one set of rules.
 #[derive(Clone, Debug)]
 pub struct Fingerprinter {
     version: FingerprintVersion,
+    algorithm: Algorithm,
     rules: FingerprintRules,
 }
 
 impl Fingerprinter {
-    fn new(rules: &FingerprintRules) -> Self {
+    fn new(rules: &FingerprintRules, algorithm: Algorithm) -> Self {
         let rules = rules::normal_form(rules);
-        Self { version: FingerprintVersion::of(&rules), rules }
+        Self { version: FingerprintVersion::of(&rules, algorithm), algorithm, rules }
     }
 
     /// The version of the fingerprints that this makes.
@@ -166,12 +196,8 @@ impl Fingerprinter {
     /// body is none of these: it is an intent of its own.
     pub fn fingerprint(&self, intent: &IntentParts<'_>) -> Result<Fingerprint, BodyInvalid> {
         let media_type = intent.media_type.map(MediaType::read);
-        let form = self
-            .rules
-            .body
-            .unwrap_or_else(|| media_type.as_ref().map_or(BodyForm::Raw, MediaType::natural_form));
-        let coding = intent.content_encoding.map(|coding| coding.trim_ascii().to_ascii_lowercase());
-        let coding = coding.filter(|coding| form != BodyForm::None && coding != b"identity");
+        let form = self.algorithm.form(self.rules.body, media_type.as_ref());
+        let coding = self.algorithm.coding(intent).filter(|_| form != BodyForm::None);
 
         let mut parts = Components::new();
         parts.push(&self.version.to_bytes());
@@ -182,25 +208,21 @@ impl Fingerprinter {
         parts.tag(if coding.is_some() { CODED } else { form_code(Some(form)) });
         if form != BodyForm::None {
             parts.option(intent.query, |query, out| percent::unreserved(query.as_bytes(), out));
-            parts.option(media_type, |media_type, out| media_type.canonical(out));
+            parts.option(media_type.as_ref(), |media_type, out| {
+                self.algorithm.canonical_media_type(media_type, form, out);
+            });
             self.push_headers(intent.headers, &mut parts);
         }
-        if let Some(coding) = coding {
-            parts.push(&coding);
-            parts.push(intent.body);
-            return Ok(Fingerprint { version: self.version, digest: parts.digest() });
-        }
-        match form {
-            BodyForm::Json if !intent.body.is_empty() => {
-                let body = Json::parse(intent.body).map_err(BodyInvalid::Json)?;
-                parts.build(|out| {
-                    out.reserve(intent.body.len());
-                    self.canonical_json(body, out);
-                });
+        match coding {
+            Some(coding) => {
+                parts.push(&coding);
+                parts.push(intent.body);
             }
-            BodyForm::Form => parts.build(|out| form::canonical(intent.body, out)),
-            BodyForm::Raw | BodyForm::Json => parts.push(intent.body),
-            BodyForm::None => {}
+            None => {
+                self.algorithm.check(form, media_type.as_ref())?;
+                let content = self.algorithm.content(intent);
+                body::push(&self.rules, form, media_type.as_ref(), content, &mut parts)?;
+            }
         }
         Ok(Fingerprint { version: self.version, digest: parts.digest() })
     }
@@ -215,28 +237,6 @@ impl Fingerprinter {
         match std::str::from_utf8(&spelled) {
             Ok(path) => open_part(&self.rules.paths, path, out),
             Err(_) => out.extend_from_slice(&spelled),
-        }
-    }
-
-    /// Never empty, so that an empty body has a canonical form of its own.
-    fn canonical_json(&self, mut body: Json<'_>, out: &mut Vec<u8>) {
-        for (place, value) in &self.rules.defaults {
-            body.insert_absent(place, value);
-        }
-        // From the last to the first, so that no removal moves an element that is still named.
-        for place in self.rules.exclude.iter().rev() {
-            body.remove(place);
-        }
-        if self.rules.include.is_empty() {
-            return body.canonical(out);
-        }
-        // The places are in the version; only what is there needs telling. A separator that JSON
-        // does not have unescaped tells an absent part from any value.
-        for place in &self.rules.include {
-            if let Some(part) = body.get(place) {
-                part.canonical(out);
-            }
-            out.push(0);
         }
     }
 
@@ -264,11 +264,11 @@ impl FingerprintVersion {
 
     /// The algorithm of this release. Any change of what the same rules and the same request come
     /// to is a new one.
-    pub const ALGORITHM: u8 = 1;
+    pub const ALGORITHM: u8 = Algorithm::LATEST as u8;
 
-    fn of(rules: &FingerprintRules) -> Self {
+    fn of(rules: &FingerprintRules, algorithm: Algorithm) -> Self {
         let mut bytes = rules::digest(rules);
-        bytes[0] = Self::ALGORITHM;
+        bytes[0] = algorithm as u8;
         Self(bytes)
     }
 
@@ -344,78 +344,6 @@ impl fmt::Debug for Fingerprint {
     }
 }
 
-/// Why a body cannot be compared. Never shows any of it.
-#[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
-#[non_exhaustive]
-pub enum BodyInvalid {
-    /// Not acceptable as JSON.
-    #[error("the body cannot be read as JSON: {0}")]
-    Json(JsonError),
-}
-
-/// The components of an intent on their way into the hash, each behind its length.
-struct Components {
-    hash: Sha256,
-    /// What is not hashed yet: many small parts are hashed together.
-    buffer: Vec<u8>,
-}
-
-impl Components {
-    /// A part of this size is hashed from where it is.
-    const LARGE: usize = 1024;
-
-    fn new() -> Self {
-        let mut buffer = Vec::with_capacity(Self::LARGE / 2);
-        buffer.extend_from_slice(b"hapax intent\0");
-        Self { hash: Sha256::new(), buffer }
-    }
-
-    fn tag(&mut self, tag: u8) {
-        self.buffer.push(tag);
-    }
-
-    fn push(&mut self, part: &[u8]) {
-        if part.len() < Self::LARGE {
-            return push_sized(part, &mut self.buffer);
-        }
-        self.buffer.extend((part.len() as u64).to_be_bytes());
-        self.hash.update(&self.buffer);
-        self.buffer.clear();
-        self.hash.update(part);
-    }
-
-    fn build(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
-        // The length is written when it is known.
-        let start = self.buffer.len() + size_of::<u64>();
-        self.buffer.extend([0; size_of::<u64>()]);
-        write(&mut self.buffer);
-        let length = (self.buffer.len() - start) as u64;
-        if let Some((before, _)) = self.buffer.split_at_mut_checked(start)
-            && let Some(place) = before.last_chunk_mut()
-        {
-            *place = length.to_be_bytes();
-        }
-    }
-
-    fn option<T>(&mut self, part: Option<T>, write: impl FnOnce(T, &mut Vec<u8>)) {
-        self.tag(u8::from(part.is_some()));
-        if let Some(part) = part {
-            self.build(|out| write(part, out));
-        }
-    }
-
-    fn digest(mut self) -> [u8; 32] {
-        self.hash.update(&self.buffer);
-        self.hash.finalize().into()
-    }
-}
-
-/// Appends a part behind its length, so that neighbours cannot flow into each other.
-pub(crate) fn push_sized(part: &[u8], out: &mut Vec<u8>) {
-    out.extend((part.len() as u64).to_be_bytes());
-    out.extend_from_slice(part);
-}
-
 /// The frozen number of a body whose content coding was not removed.
 const CODED: u8 = 5;
 
@@ -427,6 +355,9 @@ const fn form_code(form: Option<BodyForm>) -> u8 {
         Some(BodyForm::Form) => 2,
         Some(BodyForm::Raw) => 3,
         Some(BodyForm::None) => 4,
+        // 5 is CODED.
+        Some(BodyForm::Jcs) => 6,
+        Some(BodyForm::Multipart) => 7,
     }
 }
 

@@ -27,6 +27,18 @@ pub(crate) fn canonical(body: &[u8], out: &mut Vec<u8>) {
     }
 }
 
+/// The values of the fields of this name, in order, as a service that decodes them gets them: a `%`
+/// that encodes nothing stays.
+pub(crate) fn values<'b>(body: &'b [u8], name: &'b str) -> impl Iterator<Item = Vec<u8>> + 'b {
+    let fields = body.split(|&byte| byte == b'&').filter(|text| !text.is_empty());
+    fields.filter_map(move |text| {
+        let mut parts = text.splitn(2, |&byte| byte == b'=');
+        let found = parts.next().map(|text| decode_with(text, &[], &[])).unwrap_or_default();
+        let value = parts.next().unwrap_or_default();
+        (found == name.as_bytes()).then(|| decode_with(value, &[], &[]))
+    })
+}
+
 struct Field {
     name: Vec<u8>,
     value: Option<Vec<u8>>,
@@ -53,24 +65,29 @@ fn gathered_name(name: &[u8]) -> impl Iterator<Item = u8> {
 
 /// Decodes a name or value. A byte `%` is followed by a byte that says whether it was encoded, so
 /// that the result still tells `%zz` from `%25zz`.
-fn decode(mut text: &[u8]) -> Vec<u8> {
-    const ENCODED: u8 = 1;
-    const RAW: u8 = 0;
+fn decode(text: &[u8]) -> Vec<u8> {
+    decode_with(text, &[1], &[0])
+}
+
+/// Decodes, and marks each `%` that was encoded and each that stood for itself.
+fn decode_with(mut text: &[u8], encoded: &[u8], raw: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     while let [byte, behind @ ..] = text {
         text = behind;
         match byte {
             b'+' => out.push(b' '),
             b'%' => match percent::decode_behind(behind) {
-                Some((b'%', rest)) => {
-                    out.extend([b'%', ENCODED]);
-                    text = rest;
-                }
                 Some((decoded, rest)) => {
                     out.push(decoded);
+                    if decoded == b'%' {
+                        out.extend_from_slice(encoded);
+                    }
                     text = rest;
                 }
-                None => out.extend([b'%', RAW]),
+                None => {
+                    out.push(b'%');
+                    out.extend_from_slice(raw);
+                }
             },
             _ => out.push(*byte),
         }

@@ -101,6 +101,40 @@ impl<'t> Json<'t> {
         }
     }
 
+    /// Sorts the elements of the array at a place, so that two arrays with the same elements, each as
+    /// often, become equal. Any other value stays as it is.
+    pub fn sort_array(&mut self, place: &Pointer) {
+        let way: Vec<Box<str>> = place.tokens().map(Box::from).collect();
+        if let Some(Self::Array(items)) = self.descend(&way) {
+            items.sort_by_cached_key(|item| {
+                let mut text = Vec::new();
+                item.canonical(&mut text);
+                text
+            });
+        }
+    }
+
+    /// Makes each number the IEEE 754 double next to it, in the text that RFC 8785 has for it:
+    /// numbers that are one double become equal. `false`, and some of them are as they were, when
+    /// one is outside of the range of doubles: too large, or not zero and next to zero.
+    #[must_use = "numbers outside of the range are not rounded"]
+    pub fn round_numbers(&mut self) -> bool {
+        match self {
+            Self::Null | Self::Bool(_) | Self::String(_) => true,
+            Self::Number(number) => match number.rounded() {
+                Some(rounded) => {
+                    *number = rounded;
+                    true
+                }
+                None => false,
+            },
+            Self::Array(items) => items.iter_mut().all(Self::round_numbers),
+            Self::Object(Members(members)) => {
+                members.iter_mut().all(|(_, value)| value.round_numbers())
+            }
+        }
+    }
+
     /// The same value with a text of its own.
     pub fn into_owned(self) -> Json<'static> {
         match self {

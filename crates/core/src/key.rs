@@ -9,10 +9,13 @@ use std::{borrow::Cow, fmt};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+mod body;
 mod entropy;
 mod field;
 mod stamp;
 mod suspicion;
+
+pub use body::BodyKeyError;
 
 /// An idempotency key: 1 to 255 bytes, compared exactly, case included.
 ///
@@ -107,13 +110,32 @@ pub struct KeyPolicy {
 }
 
 impl KeyPolicy {
+    /// No floor: for keys that are not made for this request, such as event ids and members of the
+    /// body.
+    pub const NO_FLOOR: Self = Self { syntax: KeySyntax::Lenient, min_length: 1, min_bits: 0 };
+
     fn check(&self, key: &[u8]) -> Result<(), KeyError> {
+        self.check_length(key)?;
+        match suspicion::find(key) {
+            Some(error) => Err(error),
+            None => self.check_bits(key),
+        }
+    }
+
+    fn check_floors(&self, key: &[u8]) -> Result<(), KeyError> {
+        check_length(key)?;
+        self.check_length(key)?;
+        self.check_bits(key)
+    }
+
+    const fn check_length(&self, key: &[u8]) -> Result<(), KeyError> {
         if key.len() < self.min_length {
             return Err(KeyError::TooShort { length: key.len(), min_length: self.min_length });
         }
-        if let Some(error) = suspicion::find(key) {
-            return Err(error);
-        }
+        Ok(())
+    }
+
+    fn check_bits(&self, key: &[u8]) -> Result<(), KeyError> {
         if self.min_bits > 0 {
             let least = self.min_bits - self.min_bits / 4;
             let bits = entropy::estimate(key, least);
@@ -172,8 +194,8 @@ impl fmt::Display for FieldType {
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum KeyError {
-    /// More than one field line.
-    #[error("the key was sent in more than one field line; send exactly one")]
+    /// More than one field line, or field of a form.
+    #[error("the key was sent in more than one field; send exactly one")]
     SeveralFields,
     /// No characters.
     #[error("the key is empty; send 1 to 255 characters, best a random UUID")]
@@ -199,6 +221,11 @@ pub enum KeyError {
         /// The type that was sent.
         found: FieldType,
     },
+    /// In the body, and neither a string nor a whole number.
+    #[error(
+        "the key in the body is no text; send a string, or a whole number of at most 21 digits"
+    )]
+    NotText,
     /// Below the policy's minimum length.
     #[error("the key has {length} characters; send at least {min_length}, best a random UUID")]
     TooShort {

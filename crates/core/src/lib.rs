@@ -16,6 +16,7 @@ mod handle;
 mod ids;
 mod json;
 mod key;
+mod multipart;
 mod observe;
 mod path_pattern;
 mod percent;
@@ -29,7 +30,10 @@ mod state;
 mod step;
 mod time;
 
-pub use classify::{AnswerFacts, Classified, Said, classify, classify_steps, classify_transaction};
+pub use classify::{
+    AnswerFacts, Classified, OutcomeRule, OutcomeRules, Said, Told, classify, classify_steps,
+    classify_transaction,
+};
 pub use decide::{Comparison, Decision, DecisionRules, decide};
 pub use fingerprint::{
     BodyForm, BodyInvalid, Fingerprint, FingerprintRules, FingerprintVersion, Fingerprinter,
@@ -40,13 +44,14 @@ pub use ids::{
     Attempt, ClaimNumber, EffectId, EffectSecret, Owner, PolicyDigest, RecordId, SecretError,
 };
 pub use json::{Json, JsonError, JsonFault, Members, Number};
-pub use key::{FieldType, Key, KeyError, KeyPolicy, KeySyntax};
+pub use key::{BodyKeyError, FieldType, Key, KeyError, KeyPolicy, KeySyntax};
+pub use multipart::MultipartFault;
 pub use observe::{Observed, ObservedEnd, Would};
 pub use path_pattern::{PathPattern, PathSegment};
 pub use pointer::{Pointer, PointerError};
 pub use policy::{
-    InFlight, KeyRules, Kind, Mode, OnUnknown, OperationName, OperationPolicy, PinnedPolicy,
-    PolicyError, Retention,
+    InFlight, KeyRules, KeySource, Kind, Mode, OnUnknown, OperationName, OperationPolicy,
+    PinnedPolicy, PolicyError, Retention,
 };
 pub use problem::{Problem, ProblemKind, Retry, retry_after_seconds};
 pub use record::{

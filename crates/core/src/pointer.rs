@@ -40,9 +40,24 @@ impl Pointer {
         other.tokens.starts_with(&self.tokens)
     }
 
+    /// Whether `other` is inside an element of the array at this place, or such an element, as far as
+    /// its text tells: a member of an object may have the name of an index.
+    pub(crate) fn has_element(&self, other: &Self) -> bool {
+        self.contains(other)
+            && other.tokens.get(self.tokens.len()).is_some_and(|token| array_index(token).is_some())
+    }
+
     /// The way to the place: member names and array indices, unescaped.
     pub fn tokens(&self) -> impl DoubleEndedIterator<Item = &str> {
         self.tokens.iter().map(AsRef::as_ref)
+    }
+
+    /// The token of a place in the top level; `None` for any other place.
+    pub(crate) fn only_token(&self) -> Option<&str> {
+        match self.tokens.as_slice() {
+            [only] => Some(only),
+            _ => None,
+        }
     }
 
     /// The last token and the way to the value that holds it; `None` for the whole document.

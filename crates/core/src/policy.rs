@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::{FingerprintRules, KeyPolicy, PolicyDigest, StoreTime};
+use crate::{FingerprintRules, KeyPolicy, OutcomeRules, Pointer, PolicyDigest, StoreTime};
 
 /// The stable name of a kind of effect, such as `payments.create`: part of the identity of every
 /// record, so renaming an operation makes its keys new. Cheap to clone.
@@ -53,20 +53,45 @@ pub enum Kind {
 }
 
 /// Where a key comes from and what it must look like.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct KeyRules {
     /// Whether an attempt without a key is refused with `key-missing`; otherwise it passes
     /// through unprotected.
     pub required: bool,
-    /// The header that carries it, in lower case.
-    pub header: String,
+    /// Where it is.
+    pub from: KeySource,
     /// What a key must look like.
     pub policy: KeyPolicy,
 }
 
-impl Default for KeyRules {
+/// Where a request carries its key.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum KeySource {
+    /// In the header field of this name, in lower case.
+    Header(String),
+    /// At this place of a JSON body; in the field or part that it names of a form or a multipart
+    /// body. The body is read before it is known whether there is a key.
+    Body(Pointer),
+}
+
+impl KeySource {
+    /// The field that clients put keys into which they made for it.
+    pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
+
+    /// The floors of keys from here, where none are named: only of a key that was made to be one
+    /// anything can be asked.
+    pub fn default_policy(&self) -> KeyPolicy {
+        match self {
+            Self::Header(name) if name == Self::IDEMPOTENCY_KEY => KeyPolicy::default(),
+            Self::Header(_) | Self::Body(_) => KeyPolicy::NO_FLOOR,
+        }
+    }
+}
+
+impl Default for KeySource {
+    /// `Idempotency-Key`.
     fn default() -> Self {
-        Self { required: false, header: "idempotency-key".to_owned(), policy: KeyPolicy::default() }
+        Self::Header(Self::IDEMPOTENCY_KEY.to_owned())
     }
 }
 
@@ -166,6 +191,8 @@ pub struct OperationPolicy {
     pub replay_headers: Vec<String>,
     /// Whether refusals (400, 401, 422, 429) are kept instead of freeing the key.
     pub store_refusals: bool,
+    /// What the body of a 2xx answer says of the effect, where the status does not.
+    pub outcome: Option<OutcomeRules>,
     /// Whether the gateway acts or only reports.
     pub mode: Mode,
     /// Where the effect happens: the upstream's origin.
@@ -191,6 +218,7 @@ impl OperationPolicy {
             response_cap: 1 << 20,
             replay_headers: Vec::new(),
             store_refusals: false,
+            outcome: None,
             mode: Mode::Enforce,
             target: target.into(),
         }
@@ -231,6 +259,9 @@ impl OperationPolicy {
                 *horizon <= self.retention.tombstone,
                 PolicyError::RetriedLonger { source_name: source.clone() },
             );
+        }
+        if let Some(outcome) = &self.outcome {
+            require(outcome.says_anything(), PolicyError::OutcomeSaysNothing);
         }
         if let Err(error) = self.fingerprint.check() {
             require(false, PolicyError::Fingerprint(error.to_string()));
@@ -339,6 +370,9 @@ pub enum PolicyError {
         /// The source.
         source_name: String,
     },
+    /// Every answer would be unknown.
+    #[error("outcome reads no answer as applied; name the values, or the absence, that say so")]
+    OutcomeSaysNothing,
     /// The fingerprint's rules contradict each other.
     #[error("fingerprint: {0}")]
     Fingerprint(String),

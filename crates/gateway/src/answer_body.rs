@@ -10,7 +10,7 @@ use hapax::http::body::{BoxError, ResponseBody};
 use http_body::{Body, Frame, SizeHint};
 
 use crate::{
-    body::{Tapped, Watching},
+    body::{Recording, Tapped, Watching},
     upstream::UpstreamBody,
 };
 
@@ -22,11 +22,16 @@ pub struct AnswerBody(Content);
 enum Content {
     Plain(ResponseBody<UpstreamBody>),
     Watched(Tapped<UpstreamBody, Watching>),
+    Recorded(Tapped<UpstreamBody, Recording>),
 }
 
 impl AnswerBody {
     pub(crate) const fn upstream(body: UpstreamBody) -> Self {
         Self(Content::Plain(ResponseBody::streaming(body)))
+    }
+
+    pub(crate) const fn recorded(body: Tapped<UpstreamBody, Recording>) -> Self {
+        Self(Content::Recorded(body))
     }
 
     pub(crate) const fn watched(body: Tapped<UpstreamBody, Watching>) -> Self {
@@ -57,6 +62,7 @@ impl Body for AnswerBody {
         let polled = match &mut self.0 {
             Content::Plain(body) => Pin::new(body).poll_frame(cx),
             Content::Watched(body) => Pin::new(body).poll_frame(cx),
+            Content::Recorded(body) => Pin::new(body).poll_frame(cx),
         };
         polled.map(|frame| frame.map(|frame| frame.map_err(Into::into)))
     }
@@ -65,6 +71,7 @@ impl Body for AnswerBody {
         match &self.0 {
             Content::Plain(body) => body.is_end_stream(),
             Content::Watched(body) => body.is_end_stream(),
+            Content::Recorded(body) => body.is_end_stream(),
         }
     }
 
@@ -72,6 +79,7 @@ impl Body for AnswerBody {
         match &self.0 {
             Content::Plain(body) => body.size_hint(),
             Content::Watched(body) => body.size_hint(),
+            Content::Recorded(body) => body.size_hint(),
         }
     }
 }

@@ -107,7 +107,7 @@ impl Cors {
     pub(crate) fn preflight(
         &self,
         preflight: &Preflight,
-        key: &HeaderName,
+        key: Option<&HeaderName>,
     ) -> Option<Response<AnswerBody>> {
         let Self::Configured(configured) = self else { return None };
         let mut response = Response::new(AnswerBody::from(Bytes::new()));
@@ -122,7 +122,7 @@ impl Cors {
         }
         let content_type = HeaderName::from_static("content-type");
         let prefer = HeaderName::from_static("prefer");
-        let allowed = [key.clone(), content_type, prefer].into_iter();
+        let allowed = key.cloned().into_iter().chain([content_type, prefer]);
         let allowed = allowed.chain(configured.headers.iter().cloned());
         if let Some(allowed) = list(allowed) {
             headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, allowed);
@@ -136,11 +136,13 @@ impl Cors {
         &self,
         preflight: &Preflight,
         operation: &str,
-        key: &HeaderName,
+        key: Option<&HeaderName>,
         headers: &mut HeaderMap,
     ) {
         let Some(granted) = Granted::in_answer(headers) else { return };
         self.remember(operation, &preflight.origin, granted);
+        // One in the body needs no field.
+        let Some(key) = key else { return };
         // With credentials a star is a name like any other.
         let has_all = lists(headers, &ACCESS_CONTROL_ALLOW_HEADERS, "*")
             && !headers.contains_key(ACCESS_CONTROL_ALLOW_CREDENTIALS);

@@ -122,7 +122,7 @@ impl Shared {
             .as_ref()
             .and_then(|preflight| Some((preflight, self.preflighted(preflight, head.uri.path())?)));
         if let Some((preflight, route)) = preflighted
-            && let Some(answer) = self.cors.preflight(preflight, &route.fields.key)
+            && let Some(answer) = self.cors.preflight(preflight, route.fields.key.header())
         {
             return ("preflight", answer);
         }
@@ -149,7 +149,7 @@ impl Shared {
                 let mut answer = passthrough::answer(self, upstream, head, body, strip_ours).await;
                 if let Some((preflight, route)) = preflighted {
                     let operation = route.operation.name().as_str();
-                    let (key, headers) = (&route.fields.key, answer.headers_mut());
+                    let (key, headers) = (route.fields.key.header(), answer.headers_mut());
                     self.cors.complete_preflight(preflight, operation, key, headers);
                 }
                 (way, answer)

@@ -5,17 +5,17 @@ use std::sync::Arc;
 use hapax::{
     Answer, Attempt, Ended, Executed, FirstOutcome,
     http::{
-        BrokenOff, RequestIntent,
+        BrokenOff, KeyPlace, RequestIntent,
         body::{Buffered, read_bounded},
-        body_invalid, check_compared,
+        body_invalid, body_key, check_compared,
         headers::{
             HAPAX_ATTEMPT, IDEMPOTENCY_KEY, ends_here, only, strip_look_alikes,
             strip_ours_from_request,
         },
-        key, key_missing, read_reply, respond,
+        key, key_missing, needed_content, read_reply, respond,
     },
 };
-use hapax_core::{EffectId, Fingerprint, Key, Problem, ProblemKind, RecordId, Scope};
+use hapax_core::{EffectId, Fingerprint, Problem, ProblemKind, RecordId, Scope};
 use http::{
     HeaderMap, HeaderValue, Request, Response, StatusCode, Version, header::EXPECT, request::Parts,
 };
@@ -70,22 +70,19 @@ async fn go(
     let operation = &route.operation;
     let expects = head.headers.contains_key(EXPECT);
     let preference = Preference::of(&head.headers, route.answers.prefer);
-    let key_rules = &operation.policy().key;
-    let prepared = match key(&key_rules.policy, &route.fields.key, &head.headers) {
-        Ok(Some(key)) => prepare(shared, route, head, &mut body, &key).await,
-        Ok(None) if key_rules.required => Err(key_missing()),
-        Ok(None) => {
-            let answer = passthrough::answer(shared, upstream, head, body, true).await;
-            return Way { way: "keyed_without_key", is_live: true, answer };
-        }
-        Err(problem) => Err(problem),
-    };
-    match prepared {
-        Ok(prepared) => {
-            let span = info_span!("attempt", operation = %operation.name(), record = %prepared.id);
-            let running = run(shared, route, upstream, prepared, preference).instrument(span);
+    match prepare(shared, route, head, &mut body).await {
+        Ok(Prepared::Keyed(keyed)) => {
+            let span = info_span!("attempt", operation = %operation.name(), record = %keyed.id);
+            let running = run(shared, route, upstream, *keyed, preference).instrument(span);
             let (is_live, answer) = running.await;
             Way { way: "keyed", is_live, answer }
+        }
+        Ok(Prepared::Unkeyed { head, read }) => {
+            let answer = match read {
+                None => passthrough::answer(shared, upstream, *head, body, true).await,
+                Some(body) => passthrough::answer_whole(shared, upstream, *head, &body).await,
+            };
+            Way { way: "keyed_without_key", is_live: true, answer }
         }
         Err(problem) => {
             let answer = refuse_unread(shared, Some(route), &problem, body, expects).await;
@@ -124,8 +121,18 @@ pub(crate) fn scope(shared: &Shared, headers: &HeaderMap) -> Result<Scope, Probl
     })
 }
 
+/// A request that may go on.
+enum Prepared {
+    Keyed(Box<Keyed>),
+    /// It has no key, and none is required. Its body was read where the key would have been in it.
+    Unkeyed {
+        head: Box<Parts>,
+        read: Option<Buffered>,
+    },
+}
+
 /// What the engine needs of a request.
-struct Prepared {
+struct Keyed {
     id: RecordId,
     scope: Scope,
     fingerprint: Fingerprint,
@@ -133,24 +140,57 @@ struct Prepared {
     buffered: Buffered,
 }
 
-/// 2. to 4.: scope, body, fingerprint. Nothing is claimed before all of it is there.
+/// 1. to 4.: key, scope, body, fingerprint. Nothing is claimed before all of it is there.
 async fn prepare(
     shared: &Shared,
     route: &Route,
     head: Parts,
     body: &mut Inbound,
-    key: &Key,
 ) -> Result<Prepared, Problem> {
-    let operation = &route.operation;
-    let scope = scope(shared, &head.headers)?;
+    let (operation, place) = (&route.operation, &route.fields.key);
+    let policy = operation.policy();
+    let key_in_head = match place {
+        KeyPlace::Header(header) => match key(&policy.key.policy, header, &head.headers)? {
+            None if policy.key.required => return Err(key_missing(place)),
+            None => return Ok(Prepared::Unkeyed { head: head.into(), read: None }),
+            key => key,
+        },
+        KeyPlace::Body(_) => None,
+    };
+    let mut scope = scope(shared, &head.headers);
+    if key_in_head.is_some() || policy.key.required {
+        // Where the body may turn out to have no key, nothing is refused for want of a scope.
+        scope = Ok(scope?);
+    }
     check_compared(&route.fields.compared, &head.headers)?;
     let buffered = read_bounded(body, shared.read_limits, &shared.budget)
         .await
         .map_err(|error| error.problem())?;
+    let content = needed_content(
+        policy,
+        place,
+        &head.headers,
+        buffered.bytes(),
+        shared.read_limits,
+        &shared.budget,
+    );
+    let content = content.await.map_err(|error| error.problem())?;
+    let key = match place {
+        KeyPlace::Header(_) => key_in_head,
+        KeyPlace::Body(at) => body_key(policy, at, &head.headers, &content)?,
+    };
+    let Some(key) = key else {
+        return match policy.key.required {
+            true => Err(key_missing(place)),
+            false => Ok(Prepared::Unkeyed { head: head.into(), read: Some(buffered) }),
+        };
+    };
+    let scope = scope?;
     let intent = RequestIntent::new(operation.name(), &Arc::new(head), buffered.bytes());
+    let intent = intent.with_content(content);
     let fingerprint = operation.fingerprint(&intent).map_err(|error| body_invalid(&error))?;
-    let id = RecordId::new(&scope, operation.name(), key);
-    Ok(Prepared { id, scope, fingerprint, intent, buffered })
+    let id = RecordId::new(&scope, operation.name(), &key);
+    Ok(Prepared::Keyed(Box::new(Keyed { id, scope, fingerprint, intent, buffered })))
 }
 
 /// The engine claims, decides, executes by [`forward`] and settles: 5. to 9. Then the reply, and
@@ -159,10 +199,10 @@ async fn run(
     shared: &Shared,
     route: &Route,
     upstream: &Upstream,
-    prepared: Prepared,
+    keyed: Keyed,
     preference: Preference,
 ) -> (bool, Response<AnswerBody>) {
-    let Prepared { id, scope, fingerprint, intent, buffered } = prepared;
+    let Keyed { id, scope, fingerprint, intent, buffered } = keyed;
     let head = Arc::clone(intent.head());
     let (upstream, forwarded) = (upstream.clone(), route.clone());
     let operation = Arc::clone(&route.operation);
@@ -275,8 +315,9 @@ async fn forward(
             return Executed { ended: Ended::Lost, live: None };
         }
     };
-    let cap = route.operation.policy().response_cap;
-    match read_reply(answer, cap, &route.fields.replayed).await {
+    let policy = route.operation.policy();
+    let (cap, outcome) = (policy.response_cap, policy.outcome.as_ref());
+    match read_reply(answer, cap, &route.fields.replayed, outcome).await {
         Ok((reply, answer)) => {
             Executed { ended: Ended::Answered(reply), live: Some(answer.map(AnswerBody::from)) }
         }

@@ -5,29 +5,31 @@ use std::{sync::Arc, time::Duration};
 
 use hapax::{
     Hapax, Operation,
-    http::{RequestIntent, check_compared, headers::is_event_stream, key, said},
+    http::{headers::is_event_stream, said, told},
 };
 use hapax_core::{
-    AnswerFacts, Classified, DecisionRules, Fingerprint, Key, ObservedEnd, ProblemKind, RecordId,
-    Retention, Said, Scope, Would, classify,
+    AnswerFacts, Classified, DecisionRules, ObservedEnd, ProblemKind, Retention, Said, Told, Would,
+    classify,
 };
 use hapax_store::Observation;
-use http::{Response, request::Parts, response};
+use http::{HeaderMap, Response, request::Parts, response};
 use metrics::counter;
-use sha2::{Digest, Sha256};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tracing::{debug, info};
 
 use crate::{
     answer_body::AnswerBody,
-    body::{BodyDigest, CleanEnd, NotRecorded, Recorded, hashing, recording, watching},
-    keyed,
+    body::{CleanEnd, Recorded, recording, watching},
     metric_definitions::{OBSERVED, UNOBSERVED},
     passthrough,
     server::Inbound,
     shared::{Route, Shared},
-    upstream::{OutBody, Upstream},
+    upstream::{Upstream, UpstreamBody},
 };
+
+mod arrival;
+
+use arrival::{Arrival, Identified};
 
 /// How long after its last arrival an equal unkeyed request counts as the same one repeated.
 const UNKEYED_WINDOW: Duration = Duration::from_secs(600);
@@ -57,16 +59,16 @@ pub(crate) async fn answer(
         counter!(UNOBSERVED, "reason" => "busy").increment(1);
         return passthrough::answer(shared, upstream, head, body, false).await;
     };
-    let (body, arrival) = watch(shared, route, &head, body);
+    let (body, arrival) = Arrival::watch(shared, route, &head, body);
     let (told, answered) = oneshot::channel();
     tokio::spawn(report(shared.hapax.clone(), arrival, answered, permit));
     match passthrough::send(upstream, head, body, false).await {
         Ok(answer) => {
             let (head, body) = answer.into_parts();
-            let (body, end) = watching(body);
+            let (body, end) = watch_answer(shared, &route.operation, &head, body);
             // Nobody listens when the arrival could not be observed.
             let _ = told.send(Sending::Answered(Seen::of(&head), end));
-            Response::from_parts(head, AnswerBody::watched(body))
+            Response::from_parts(head, body)
         }
         Err(problem) => {
             if problem.kind == ProblemKind::UpstreamUnreachable {
@@ -77,75 +79,36 @@ pub(crate) async fn answer(
     }
 }
 
-/// An arrival whose body is still under way.
-struct Arrival {
-    operation: Arc<Operation>,
-    identity: Identity,
-}
-
-/// By what an arrival will be recognised.
-enum Identity {
-    Keyed {
-        id: RecordId,
-        head: Arc<Parts>,
-        content: Recorded,
-    },
-    Unkeyed {
-        digest: BodyDigest,
-        required: bool,
-    },
-    /// Enforcing would not have come as far as the body.
-    Refused(&'static str),
-}
-
-/// Wraps the body so that its content is known at its end.
-fn watch(shared: &Shared, route: &Route, head: &Parts, body: Inbound) -> (OutBody, Arrival) {
-    let operation = &route.operation;
-    let scope = keyed::scope(shared, &head.headers);
-    let key = key(&operation.policy().key.policy, &route.fields.key, &head.headers);
-    let (body, identity) = match (key, scope) {
-        (Err(_), _) => (OutBody::streaming(body), Identity::Refused("refuse_key")),
-        (Ok(Some(_)), Err(_)) => (OutBody::streaming(body), Identity::Refused("refuse_scope")),
-        (Ok(Some(_)), Ok(_)) if check_compared(&route.fields.compared, &head.headers).is_err() => {
-            (OutBody::streaming(body), Identity::Refused("refuse_body"))
-        }
-        (Ok(Some(key)), Ok(scope)) => {
-            let id = RecordId::new(&scope, operation.name(), &key);
-            let cap = shared.read_limits.max_bytes;
-            let (body, content) = recording(body, cap, &shared.budget);
-            let head = Arc::new(head.clone());
-            (OutBody::streaming(body), Identity::Keyed { id, head, content })
-        }
-        (Ok(None), scope) => {
-            let seed = unkeyed_seed(&scope.unwrap_or(Scope::single_tenant()), operation, head);
-            let (body, digest) = hashing(body, seed);
-            let required = operation.policy().key.required;
-            (OutBody::streaming(body), Identity::Unkeyed { digest, required })
-        }
-    };
-    (body, Arrival { operation: Arc::clone(operation), identity })
-}
-
-/// What the bytes of an unkeyed request are hashed after: scope, method and target.
-fn unkeyed_seed(scope: &Scope, operation: &Operation, head: &Parts) -> Sha256 {
-    let target = head.uri.path_and_query().map_or("", |target| target.as_str());
-    let mut hash = Sha256::new();
-    hash.update(b"hapax unkeyed\0");
-    // The id that a key of this scope would have keeps scopes and operations apart.
-    if let Ok(key) = Key::from_bytes(b"unkeyed") {
-        hash.update(RecordId::new(scope, operation.name(), &key).as_bytes());
+/// Wraps the body of an answer so that its end is known, and its content where that tells the
+/// outcome.
+fn watch_answer(
+    shared: &Shared,
+    operation: &Operation,
+    head: &response::Parts,
+    body: UpstreamBody,
+) -> (AnswerBody, AnswerEnd) {
+    let policy = operation.policy();
+    let tells = policy.outcome.is_some() && head.status.is_success();
+    if tells && !is_event_stream(&head.headers) {
+        let (body, content) = recording(body, policy.response_cap, &shared.budget);
+        (AnswerBody::recorded(body), AnswerEnd::Told(head.headers.clone(), content))
+    } else {
+        let (body, end) = watching(body);
+        (AnswerBody::watched(body), AnswerEnd::Clean(end))
     }
-    for part in [head.method.as_str(), target] {
-        hash.update((part.len() as u64).to_be_bytes());
-        hash.update(part);
-    }
-    hash
 }
 
 /// How forwarding went.
 enum Sending {
     Never,
-    Answered(Seen, CleanEnd),
+    Answered(Seen, AnswerEnd),
+}
+
+/// The end of an answer.
+enum AnswerEnd {
+    Clean(CleanEnd),
+    /// Its content tells the outcome.
+    Told(HeaderMap, Recorded),
 }
 
 /// What of an answer's head classifies it.
@@ -172,11 +135,17 @@ async fn report(
     answered: oneshot::Receiver<Sending>,
     _permit: OwnedSemaphorePermit,
 ) {
-    let Arrival { operation, identity } = arrival;
-    let is_keyed = !matches!(identity, Identity::Unkeyed { .. });
-    let (id, fingerprint) = match identify(&operation, identity).await {
-        Identified::As(id, fingerprint) => (id, fingerprint),
+    let operation = Arc::clone(&arrival.operation);
+    let (id, fingerprint, is_keyed) = match arrival.identify().await {
+        Identified::Keyed(id, fingerprint) => (id, fingerprint, true),
+        Identified::Unkeyed(id, fingerprint) => {
+            if operation.policy().key.required {
+                count(&operation, false, "refuse_key_missing");
+            }
+            (id, fingerprint, false)
+        }
         Identified::Refused(would) => {
+            let is_keyed = true;
             count(&operation, is_keyed, would);
             return info!(operation = %operation.name(), keyed = is_keyed, would, "observed");
         }
@@ -223,45 +192,6 @@ fn count(operation: &Operation, is_keyed: bool, would: &'static str) {
     counter!(OBSERVED, "operation" => name, "keyed" => keyed, "would" => would).increment(1);
 }
 
-/// What is known of an arrival once its body has passed.
-enum Identified {
-    As(RecordId, Fingerprint),
-    /// Enforcing would have refused it.
-    Refused(&'static str),
-    /// It cannot be told.
-    No(&'static str),
-}
-
-async fn identify(operation: &Operation, identity: Identity) -> Identified {
-    match identity {
-        Identity::Refused(would) => Identified::Refused(would),
-        Identity::Keyed { id, head, content } => match content.await {
-            Ok(Ok(body)) => {
-                let intent = RequestIntent::new(operation.name(), &head, body.bytes());
-                match operation.fingerprint(&intent) {
-                    Ok(fingerprint) => Identified::As(id, fingerprint),
-                    Err(_) => Identified::Refused("refuse_body"),
-                }
-            }
-            Ok(Err(NotRecorded::TooLarge)) => Identified::Refused("refuse_body_too_large"),
-            Ok(Err(NotRecorded::NoRoom)) => Identified::No("room"),
-            Err(_) => Identified::No("body"),
-        },
-        Identity::Unkeyed { digest, required } => {
-            if required {
-                count(operation, false, "refuse_key_missing");
-            }
-            match digest.await {
-                Ok(digest) => {
-                    let version = operation.policy().fingerprint.version();
-                    Identified::As(RecordId::from_bytes(digest), Fingerprint::new(version, digest))
-                }
-                Err(_) => Identified::No("body"),
-            }
-        }
-    }
-}
-
 /// How the forwarded attempt ended, as enforcing would have classified it.
 async fn end(operation: &Operation, answered: oneshot::Receiver<Sending>) -> ObservedEnd {
     let (seen, end) = match answered.await {
@@ -269,11 +199,24 @@ async fn end(operation: &Operation, answered: oneshot::Receiver<Sending>) -> Obs
         Ok(Sending::Never) => return ObservedEnd::NotApplied,
         Err(_) => return ObservedEnd::Unknown,
     };
+    let outcome = operation.policy().outcome.as_ref();
+    let (complete, told) = match end {
+        AnswerEnd::Clean(end) => {
+            (seen.event_stream || end.await.is_ok(), outcome.map(|_| Told::Unknown))
+        }
+        AnswerEnd::Told(headers, content) => match (content.await, outcome) {
+            (Ok(Ok(body)), Some(rules)) => (true, Some(told(rules, &headers, body.bytes()).await)),
+            // Larger than what is kept: enforcing would not know more.
+            (Ok(_), _) => (true, Some(Told::Unknown)),
+            (Err(_), _) => (false, Some(Told::Unknown)),
+        },
+    };
     let facts = AnswerFacts {
         status: seen.status,
-        complete: seen.event_stream || end.await.is_ok(),
+        complete,
         by_head: seen.event_stream,
         said: seen.said,
+        told,
         clean: true,
         store_refusals: operation.policy().store_refusals,
     };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hapax::http::headers::strip_ours_from_request;
+use hapax::http::{body::Buffered, headers::strip_ours_from_request};
 use hapax_core::{Problem, ProblemKind};
 use http::{Request, Response, request::Parts};
 use metrics::counter;
@@ -31,7 +31,20 @@ pub(crate) async fn answer(
     }
 }
 
-/// Sends a request whose body streams.
+/// As [`answer`], for a request whose body was read; what only we may set is removed.
+pub(crate) async fn answer_whole(
+    shared: &Shared,
+    upstream: &Upstream,
+    head: Parts,
+    body: &Buffered,
+) -> Response<AnswerBody> {
+    match send(upstream, head, OutBody::full(body.bytes().clone()), true).await {
+        Ok(answer) => answer.map(AnswerBody::upstream),
+        Err(problem) => shared.presentation.refuse(&problem, None),
+    }
+}
+
+/// Sends a request on, its body as it comes.
 pub(crate) async fn send(
     upstream: &Upstream,
     head: Parts,

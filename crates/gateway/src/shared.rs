@@ -10,7 +10,7 @@ use hapax::{
         headers::IDEMPOTENCY_KEY,
     },
 };
-use hapax_core::{Kind, Mode, Problem, ProblemKind};
+use hapax_core::{KeySource, Kind, Mode, Problem, ProblemKind};
 use hapax_store::StoreError;
 use http::{
     HeaderName,
@@ -107,6 +107,7 @@ impl Shared {
             scope_header,
             read_limits: ReadLimits {
                 max_bytes: config.limits.request_body,
+                max_decoded: config.limits.decoded_body,
                 within: config.limits.body_within,
             },
             budget: before
@@ -169,7 +170,12 @@ impl Shared {
     fn near_miss(&self, head: &Parts) -> Option<Problem> {
         let asks_for_protection = |operation: &config::Operation| {
             let key = &operation.policy.key;
-            key.required || head.headers.contains_key(key.header.as_str())
+            key.required
+                || match &key.from {
+                    KeySource::Header(name) => head.headers.contains_key(name.as_str()),
+                    // Whether there is one is known only where its body is read.
+                    KeySource::Body(_) => true,
+                }
         };
         let route = self.config.near_miss(&head.method, head.uri.path(), asks_for_protection)?;
         let detail = format!(
@@ -191,9 +197,11 @@ impl Route {
         scope: Option<&HeaderName>,
     ) -> Result<Self, NotAHeader> {
         let fields = FieldNames::of(operation.policy())?;
-        let look_alikes = [IDEMPOTENCY_KEY, CONTENT_TYPE, CONTENT_ENCODING, fields.key.clone()];
-        let look_alikes =
-            look_alikes.into_iter().chain(scope.cloned()).chain(fields.compared.iter().cloned());
+        let look_alikes = [IDEMPOTENCY_KEY, CONTENT_TYPE, CONTENT_ENCODING]
+            .into_iter()
+            .chain(fields.key.header().cloned())
+            .chain(scope.cloned())
+            .chain(fields.compared.iter().cloned());
         Ok(Self { look_alikes: look_alikes.collect(), fields, operation, answers })
     }
 }

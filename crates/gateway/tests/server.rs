@@ -262,7 +262,8 @@ fn reading() -> (mpsc::UnboundedReceiver<Report>, impl Fn(Request<Inbound>) -> A
         let report = report.clone();
         let answering: Answering = Box::pin(async move {
             let _ = report.send(Report::Called);
-            let limits = ReadLimits { max_bytes: 1024, within: support::BOUND };
+            let limits =
+                ReadLimits { max_bytes: 1024, within: support::BOUND, ..ReadLimits::default() };
             let task = tokio::spawn(async move {
                 let read =
                     read_bounded(request.into_body(), limits, &BufferBudget::new(1024)).await;

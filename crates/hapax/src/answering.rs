@@ -53,11 +53,11 @@ impl Attempting {
         if stored.version() == self.operation.fingerprinter().version() {
             return same(&self.fingerprint);
         }
-        let pinned = pinned.fingerprint.prepare();
-        let (true, Some(intent)) = (stored.version() == pinned.version(), intent) else {
+        let made_by = pinned.fingerprint.prepare_for(stored.version());
+        let (Some(made_by), Some(intent)) = (made_by, intent) else {
             return Comparison::UnknownVersion;
         };
-        match intent.fingerprint(&pinned) {
+        match intent.fingerprint(&made_by) {
             Ok(fingerprint) => same(&fingerprint),
             // Under the rules it was stored with, this body is no intent at all.
             Err(_) => Comparison::Different,

@@ -1,7 +1,7 @@
 //! What an execution comes back with.
 
 use bytes::Bytes;
-use hapax_core::{Said, StoredResponse};
+use hapax_core::{Said, StoredResponse, Told};
 
 /// What an execution came back with.
 ///
@@ -11,8 +11,8 @@ use hapax_core::{Said, StoredResponse};
 /// /// A service answered 204; nothing of it is to be replayed but that.
 /// fn answered() -> Executed<()> {
 ///     let response = Some(Default::default());
-///     let reply =
-///         Reply { status: 204, said: None, replayed: false, response, retry_after: None };
+///     let (said, told, retry_after) = (None, None, None);
+///     let reply = Reply { status: 204, said, told, replayed: false, response, retry_after };
 ///     Executed { ended: Ended::Answered(reply), live: Some(()) }
 /// }
 /// # assert!(answered().live.is_some());
@@ -59,6 +59,9 @@ pub struct Reply {
     pub status: u16,
     /// `Hapax-Outcome`, if the service sent it.
     pub said: Option<Said>,
+    /// What its body says of the effect, where the operation's policy has that read
+    /// ([`OutcomeRules`](hapax_core::OutcomeRules)).
+    pub told: Option<Told>,
     /// Whether the service marked it as a replay of its own.
     pub replayed: bool,
     /// What a retry may be shown of it; `None` for one that is settled by its head: over the cap,

@@ -222,6 +222,7 @@ impl Intent for Asked {
             content_encoding: None,
             headers: &[],
             body: &self.what,
+            decoded: None,
         })
     }
 }
@@ -235,6 +236,7 @@ fn executed<T: Serialize, E>(result: Result<T, E>) -> Box<Executed<Result<T, E>>
     let reply = |status, response| Reply {
         status,
         said: None,
+        told: None,
         replayed: false,
         response,
         retry_after: None,

@@ -135,6 +135,7 @@ impl Attempting {
             complete: true,
             by_head: reply.response.is_none(),
             said: reply.said,
+            told: reply.told,
             clean: record.is_accounted(),
             store_refusals: self.operation.policy().store_refusals,
         }

@@ -24,7 +24,10 @@ use axum::{
     routing::{MethodRouter, post},
 };
 use bytes::Bytes;
-use hapax::{Attempt, Event, Execution, Rejected, Scope, http::body::ReadLimits};
+use hapax::{
+    Attempt, Event, Execution, KeySource, OutcomeRule, OutcomeRules, Pointer, Rejected, Scope,
+    Told, http::body::ReadLimits,
+};
 use hapax_core::State;
 use http_body_util::{BodyExt, Full};
 use kit::{Got, World, request};
@@ -171,9 +174,67 @@ async fn a_request_without_a_key_passes_where_none_is_required() {
 }
 
 #[tokio::test]
+async fn a_key_in_the_body_protects_and_a_body_without_one_passes_whole() {
+    let world = World::new();
+    let calls = Arc::new(AtomicUsize::new(0));
+    let echo = {
+        let calls = calls.clone();
+        move |body: String| {
+            let n = calls.fetch_add(1, Ordering::SeqCst);
+            async move { format!("{n}: {body}") }
+        }
+    };
+    let layer = world.hapax.operation("pay").policy(|p| {
+        p.key.required = false;
+        p.key.from = KeySource::Body(Pointer::parse("/id").unwrap());
+        p.key.policy = p.key.from.default_policy();
+    });
+    let app = Router::new().route("/pay", post(echo)).layer(layer.bracketed());
+    let send = async |body: &'static str| {
+        let request = Request::post("/pay").header("content-type", "application/json");
+        Got::from(&app, request.body(Body::from(body)).unwrap()).await
+    };
+    assert_eq!(send(r#"{"id":7,"amount":1}"#).await.body, r#"0: {"id":7,"amount":1}"#);
+    let replay = send(r#"{"amount":1.0,"id":7}"#).await;
+    assert_eq!(replay.header("idempotent-replayed"), Some("true"));
+    assert_eq!(replay.body, r#"0: {"id":7,"amount":1}"#);
+    assert_eq!(send(r#"{"id":7,"amount":2}"#).await.problem(), "key-reused");
+    assert_eq!(send(r#"{"id":null}"#).await.problem(), "key-invalid");
+    assert_eq!(send("{").await.problem(), "body-invalid");
+    for n in 1..3 {
+        assert_eq!(send(r#"{"amount":1}"#).await.body, format!(r#"{n}: {{"amount":1}}"#));
+    }
+    assert_eq!((counted(&calls), world.records().await), (3, 1));
+}
+
+#[tokio::test]
+async fn what_the_body_of_an_answer_tells_decides_in_place_of_its_status() {
+    let world = World::new();
+    let rule = OutcomeRule {
+        at: Pointer::parse("/errors").unwrap(),
+        absent: Some(Told::Applied),
+        values: Vec::new(),
+        present: Some(Told::NotApplied),
+    };
+    let layer = world.hapax.operation("pay").policy(|p| {
+        p.outcome = Some(OutcomeRules::new(vec![rule]));
+    });
+    // The service answers with what it is asked.
+    let app = Router::new().route("/pay", post(|body: String| async { body }));
+    let app = app.layer(layer.bracketed());
+    let refused = Got::from(&app, request("/pay", KEY, r#"{"errors":[]}"#)).await;
+    assert_eq!((refused.status, refused.header("hapax-outcome")), (200, Some("not-applied")));
+    for replayed in [None, Some("true")] {
+        let got = Got::from(&app, request("/pay", KEY, r#"{"data":1}"#)).await;
+        assert_eq!((got.status, got.header("idempotent-replayed")), (200, replayed));
+    }
+}
+
+#[tokio::test]
 async fn a_body_over_its_limits_is_refused_and_nothing_is_claimed() {
     let world = World::new();
-    let limits = ReadLimits { max_bytes: 8, within: Duration::from_millis(20) };
+    let limits =
+        ReadLimits { max_bytes: 8, within: Duration::from_millis(20), ..ReadLimits::default() };
     let layer = world.hapax.operation("pay").body_limits(limits).bracketed();
     let app = Router::new().route("/pay", post(|| async { "done" })).layer(layer);
     let large = request("/pay", KEY, "123456789");

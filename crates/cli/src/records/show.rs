@@ -4,8 +4,8 @@ use std::{fmt::Write as _, process::ExitCode};
 
 use clap::Args;
 use hapax_core::{
-    EffectId, Key, KeyError, KeyPolicy, KeySyntax, OperationName, Progress, RecordId, Scope, State,
-    Step,
+    EffectId, Key, KeyError, KeyPolicy, KeySource, KeySyntax, OperationName, Progress, RecordId,
+    Scope, State, Step,
 };
 use hapax_gateway::config::ScopeSource;
 use hapax_store::{HistoryEntry, Inspect, ListFilter, Listed, Steps};
@@ -160,9 +160,11 @@ async fn hints(
     let configured = reading.config.as_ref();
     let policy = configured.and_then(|config| {
         let mut policies = config.operations.iter().map(|operation| &operation.policy);
-        policies.find(|policy| policy.name == *operation).map(|policy| policy.key.policy)
+        policies.find(|policy| policy.name == *operation).map(|policy| policy.key.clone())
     });
-    if let Err(error) = acceptable(key, &policy.unwrap_or_default()) {
+    let rules = policy.clone().unwrap_or_default();
+    let of_a_header = matches!(rules.from, KeySource::Header(_));
+    if of_a_header && let Err(error) = acceptable(key, &rules.policy) {
         let by = if policy.is_some() { "this gateway" } else { "a gateway with default settings" };
         hints.push(format!("{by} refuses this key: {error}"));
     }

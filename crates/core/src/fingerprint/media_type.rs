@@ -5,7 +5,8 @@ use std::borrow::Cow;
 use super::{BodyForm, push_sized};
 
 /// A `Content-Type` value taken apart.
-pub(super) struct MediaType<'a> {
+#[derive(Debug)]
+pub(crate) struct MediaType<'a> {
     /// Type and subtype in lower case.
     essence: Cow<'a, [u8]>,
     /// From the first `;` on, as sent.
@@ -14,7 +15,7 @@ pub(super) struct MediaType<'a> {
 
 impl<'a> MediaType<'a> {
     /// Any value has a reading; one that is no media type is compared as it is.
-    pub(super) fn read(value: &'a [u8]) -> Self {
+    pub(crate) fn read(value: &'a [u8]) -> Self {
         let end = value.iter().position(|&byte| byte == b';').unwrap_or(value.len());
         let (essence, parameters) = value.split_at_checked(end).unwrap_or_default();
         let essence = essence.trim_ascii();
@@ -26,38 +27,98 @@ impl<'a> MediaType<'a> {
     }
 
     /// How a body of this type is compared unless the rules say otherwise.
-    pub(super) fn natural_form(&self) -> BodyForm {
+    pub(crate) fn natural_form(&self) -> BodyForm {
         match &*self.essence {
             b"application/x-www-form-urlencoded" => BodyForm::Form,
+            b"multipart/form-data" => BodyForm::Multipart,
             json if json.ends_with(b"/json") || json.ends_with(b"+json") => BodyForm::Json,
             _ => BodyForm::Raw,
         }
     }
 
-    /// Appends essence and parameters. `charset=utf-8` is left out where it says nothing: it is the
-    /// charset of JSON and forms anyway. Elsewhere servers have defaults of their own, and another
-    /// charset gives the same bytes another meaning.
-    pub(super) fn canonical(&self, out: &mut Vec<u8>) {
+    /// The charset that a body of text is said to be in.
+    pub(crate) fn charset(&self) -> Charset {
+        let Some(charsets) = self.values(b"charset") else {
+            // What is no list of parameters is read by everybody in a way of his own.
+            let text = self.parameters.to_ascii_lowercase();
+            let named = memchr::memmem::find(&text, b"charset").is_some();
+            return if named { Charset::Other } else { Charset::Utf8 };
+        };
+        let all_utf8 = charsets.iter().all(|charset| Charset::named(charset) == Charset::Utf8);
+        if all_utf8 { Charset::Utf8 } else { Charset::Other }
+    }
+
+    /// The boundary between the parts of the body, if exactly one is given.
+    pub(crate) fn boundary(&self) -> Option<Cow<'a, [u8]>> {
+        self.only(b"boundary")
+    }
+
+    /// The value of a parameter, if it is there exactly once.
+    pub(crate) fn only(&self, name: &[u8]) -> Option<Cow<'a, [u8]>> {
+        let mut values = self.values(name)?.into_iter();
+        values.next().filter(|_| values.next().is_none())
+    }
+
+    /// `tchar` of RFC 9110, section 5.6.2.
+    pub(crate) fn is_token(byte: u8) -> bool {
+        is_token(byte)
+    }
+
+    /// Appends the essence and those parameters that are not to be left out, by their name in lower
+    /// case and their value.
+    pub(super) fn canonical(&self, out: &mut Vec<u8>, leave_out: impl Fn(&[u8], &[u8]) -> bool) {
         push_sized(&self.essence, out);
         let start = out.len();
-        let always_utf8 = self.natural_form() != BodyForm::Raw;
-        let mut rest = self.parameters.trim_ascii();
-        while !rest.is_empty() {
-            let Some(Parameter { name, value, behind }) = Parameter::read(rest) else {
+        for parameter in self.parameters() {
+            let Some(Parameter { name, value, .. }) = parameter else {
                 // No parameters by the grammar: as they are, behind a tag of their own.
                 out.truncate(start);
                 out.push(2);
                 return push_sized(self.parameters, out);
             };
-            let says_nothing = always_utf8
-                && name.eq_ignore_ascii_case(b"charset")
-                && value.eq_ignore_ascii_case(b"utf-8");
-            if !name.is_empty() && !says_nothing {
+            let name = name.to_ascii_lowercase();
+            if !name.is_empty() && !leave_out(&name, &value) {
                 out.push(1);
-                push_sized(&name.to_ascii_lowercase(), out);
+                push_sized(&name, out);
                 push_sized(&value, out);
             }
-            rest = behind;
+        }
+    }
+
+    /// The values of a parameter; `None` when the parameters are none by the grammar.
+    fn values(&self, name: &[u8]) -> Option<Vec<Cow<'a, [u8]>>> {
+        let all: Option<Vec<_>> = self.parameters().collect();
+        let of_name = all?.into_iter().filter(|it| it.name.eq_ignore_ascii_case(name));
+        Some(of_name.map(|parameter| parameter.value).collect())
+    }
+
+    /// The parameters in order; `None` is the last, where they are none by the grammar.
+    fn parameters(&self) -> impl Iterator<Item = Option<Parameter<'a>>> {
+        let mut rest = Some(self.parameters.trim_ascii());
+        std::iter::from_fn(move || {
+            let text = rest.take().filter(|text| !text.is_empty())?;
+            let parameter = Parameter::read(text);
+            rest = parameter.as_ref().map(|parameter| parameter.behind);
+            Some(parameter)
+        })
+    }
+}
+
+/// A charset, as far as bodies are compared by it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Charset {
+    /// UTF-8, or nothing that says otherwise.
+    Utf8,
+    /// Another one, or several.
+    Other,
+}
+
+impl Charset {
+    /// `utf8` is no registered name, and what many clients send.
+    pub(super) fn named(name: &[u8]) -> Self {
+        match name.to_ascii_lowercase().as_slice() {
+            b"utf-8" | b"utf8" => Self::Utf8,
+            _ => Self::Other,
         }
     }
 }
@@ -119,10 +180,13 @@ fn quoted_string(mut text: &[u8]) -> Option<(Vec<u8>, &[u8])> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fingerprint::Algorithm;
 
     fn canonical(value: &str) -> Vec<u8> {
         let mut out = Vec::new();
-        MediaType::read(value.as_bytes()).canonical(&mut out);
+        let media_type = MediaType::read(value.as_bytes());
+        let form = Algorithm::LATEST.form(None, Some(&media_type));
+        Algorithm::LATEST.canonical_media_type(&media_type, form, &mut out);
         out
     }
 
@@ -136,7 +200,8 @@ mod tests {
             ("application/x-www-form-urlencoded;charset=UTF-8", BodyForm::Form),
             ("application/jsonl", BodyForm::Raw),
             ("application/xml", BodyForm::Raw),
-            ("multipart/form-data; boundary=json", BodyForm::Raw),
+            ("multipart/form-data; boundary=json", BodyForm::Multipart),
+            ("multipart/mixed; boundary=json", BodyForm::Raw),
             ("json", BodyForm::Raw),
             ("", BodyForm::Raw),
         ] {
@@ -154,6 +219,7 @@ mod tests {
             "application/json;charset=UTF-8",
             "application/json ; Charset=\"Utf-8\" ; ",
             "application/json;;charset=utf-8",
+            "application/json; charset=utf8",
         ] {
             assert_eq!(canonical(value), canonical("application/json"), "{value}");
         }

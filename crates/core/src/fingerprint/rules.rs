@@ -11,7 +11,10 @@ use crate::{Json, PathPattern, Pointer};
 #[non_exhaustive]
 pub enum RulesError {
     /// Pointers for a body that is not compared as JSON.
-    #[error("include, exclude and defaults point into JSON; set body = \"json\" or leave them out")]
+    #[error(
+        "include, exclude, defaults and unordered point into JSON; set body = \"json\" or leave \
+         them out"
+    )]
     NotJson,
     /// The whole document in a list of parts.
     #[error("\"\" in {list} is the whole body; name a part of it, as in \"/amount\"")]
@@ -55,6 +58,28 @@ pub enum RulesError {
         /// The place.
         place: Pointer,
     },
+    /// A default that RFC 8785 has no text for.
+    #[error("the default for {place} is outside of the range of a double; compare as \"json\"")]
+    DefaultRange {
+        /// The place.
+        place: Pointer,
+    },
+    /// A place that another array's order decides, where it does not count.
+    #[error("{place} in {list} is an element of {array}, whose order does not count; leave it out")]
+    Unordered {
+        /// The name of the list.
+        list: &'static str,
+        /// The place.
+        place: Pointer,
+        /// The unordered array.
+        array: Pointer,
+    },
+    /// An unordered array of which nothing is compared.
+    #[error("{place} in unordered has no effect, because exclude covers it; leave it out")]
+    UnorderedExcluded {
+        /// The place.
+        place: Pointer,
+    },
     /// No name of a header.
     #[error("headers has an entry that is no header name; write it as in \"if-match\"")]
     HeaderName,
@@ -64,9 +89,10 @@ pub enum RulesError {
 }
 
 pub(super) fn check(rules: &FingerprintRules) -> Result<(), RulesError> {
-    let FingerprintRules { body, include, exclude, defaults, headers, paths: _ } = rules;
-    let points = !(include.is_empty() && exclude.is_empty() && defaults.is_empty());
-    if points && !matches!(body, None | Some(BodyForm::Json)) {
+    let FingerprintRules { body, include, exclude, defaults, unordered, headers, paths: _ } = rules;
+    let points =
+        !(include.is_empty() && exclude.is_empty() && defaults.is_empty() && unordered.is_empty());
+    if points && !matches!(body, None | Some(BodyForm::Json | BodyForm::Jcs)) {
         return Err(RulesError::NotJson);
     }
     check_places("include", include)?;
@@ -80,6 +106,7 @@ pub(super) fn check(rules: &FingerprintRules) -> Result<(), RulesError> {
         }
     }
     check_defaults(rules)?;
+    check_unordered(rules)?;
     let is_name = |name: &String| !name.is_empty() && name.bytes().all(media_type::is_token);
     if !headers.iter().all(is_name) {
         return Err(RulesError::HeaderName);
@@ -107,7 +134,7 @@ fn check_places(list: &'static str, places: &[Pointer]) -> Result<(), RulesError
 
 fn check_defaults(rules: &FingerprintRules) -> Result<(), RulesError> {
     let mut seen: Vec<&Pointer> = Vec::new();
-    for (place, _) in &rules.defaults {
+    for (place, value) in &rules.defaults {
         if place.is_root() {
             return Err(RulesError::WholeBody { list: "defaults" });
         }
@@ -121,7 +148,42 @@ fn check_defaults(rules: &FingerprintRules) -> Result<(), RulesError> {
         if !rules.include.is_empty() && !rules.include.iter().any(touches) {
             return Err(RulesError::NotIncluded { list: "defaults", place: place.clone() });
         }
+        if rules.body == Some(BodyForm::Jcs) && !value.clone().round_numbers() {
+            return Err(RulesError::DefaultRange { place: place.clone() });
+        }
         seen.push(place);
+    }
+    Ok(())
+}
+
+fn check_unordered(rules: &FingerprintRules) -> Result<(), RulesError> {
+    let FingerprintRules { include, exclude, defaults, unordered, .. } = rules;
+    for (at, array) in unordered.iter().enumerate() {
+        let twice = unordered.iter().take(at).any(|other| other == array);
+        if twice {
+            let (outer, inner) = (array.clone(), array.clone());
+            return Err(RulesError::Covered { list: "unordered", outer, inner });
+        }
+        if exclude.iter().any(|excluded| excluded.contains(array)) {
+            return Err(RulesError::UnorderedExcluded { place: array.clone() });
+        }
+        let touches = |included: &Pointer| included.contains(array) || array.contains(included);
+        if !include.is_empty() && !include.iter().any(touches) {
+            return Err(RulesError::NotIncluded { list: "unordered", place: array.clone() });
+        }
+        let defaults: Vec<_> = defaults.iter().map(|(place, _)| place.clone()).collect();
+        let lists = [
+            ("include", include),
+            ("exclude", exclude),
+            ("defaults", &defaults),
+            ("unordered", unordered),
+        ];
+        for (list, places) in lists {
+            if let Some(place) = places.iter().find(|place| array.has_element(place)) {
+                let (place, array) = (place.clone(), array.clone());
+                return Err(RulesError::Unordered { list, place, array });
+            }
+        }
     }
     Ok(())
 }
@@ -130,7 +192,7 @@ fn check_defaults(rules: &FingerprintRules) -> Result<(), RulesError> {
 /// same rules in another order agree on the version.
 pub(super) fn normal_form(rules: &FingerprintRules) -> FingerprintRules {
     let mut rules = rules.clone();
-    for places in [&mut rules.include, &mut rules.exclude] {
+    for places in [&mut rules.include, &mut rules.exclude, &mut rules.unordered] {
         places.sort_unstable();
         places.dedup();
     }
@@ -149,7 +211,7 @@ pub(super) fn normal_form(rules: &FingerprintRules) -> FingerprintRules {
 
 /// The digest of rules in their normal form.
 pub(super) fn digest(rules: &FingerprintRules) -> [u8; FingerprintVersion::LENGTH] {
-    let FingerprintRules { body, include, exclude, defaults, headers, paths } = rules;
+    let FingerprintRules { body, include, exclude, defaults, unordered, headers, paths } = rules;
     let mut text = b"hapax fingerprint rules\0".to_vec();
     text.push(form_code(*body));
     for places in [include, exclude] {
@@ -160,6 +222,11 @@ pub(super) fn digest(rules: &FingerprintRules) -> [u8; FingerprintVersion::LENGT
     push_list(&mut text, headers.iter());
     if !paths.is_empty() {
         push_list(&mut text, paths.iter().map(PathPattern::as_str));
+    }
+    if !unordered.is_empty() {
+        // No length begins so: what follows cannot be taken for paths.
+        text.push(u8::MAX);
+        push_list(&mut text, unordered.iter().map(ToString::to_string));
     }
     let digest = Sha256::digest(&text);
     std::array::from_fn(|at| digest.get(at).copied().unwrap_or_default())

@@ -26,6 +26,24 @@ impl<'t> Number<'t> {
         &self.0
     }
 
+    /// The text of a whole number that is spelled without an exponent: at most 21 digits.
+    pub fn as_whole(&self) -> Option<&str> {
+        let digits = self.0.strip_prefix('-').unwrap_or(&self.0);
+        digits.bytes().all(|byte| byte.is_ascii_digit()).then_some(&*self.0)
+    }
+
+    /// The IEEE 754 double next to it, spelled as ECMAScript does (RFC 8785, section 3.2.2.3);
+    /// `None` where that is infinite, or zero and the number is not.
+    pub(super) fn rounded(&self) -> Option<Number<'static>> {
+        let double: f64 = self.0.parse().ok()?;
+        let is_zero = double == 0.0 && &*self.0 != "0";
+        if !double.is_finite() || is_zero {
+            return None;
+        }
+        let mut buffer = ryu_js::Buffer::new();
+        Some(Number(Cow::Owned(buffer.format_finite(double).to_owned())))
+    }
+
     /// The same number with a text of its own.
     pub(super) fn into_owned(self) -> Number<'static> {
         Number(self.0.into_owned().into())

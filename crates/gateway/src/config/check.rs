@@ -96,6 +96,13 @@ fn explain(operation: &OperationDraft, error: PolicyError) -> (&'static [&'stati
             &["retention.outcome"],
             Fault::new("it cannot be zero", "write a longer one, such as \"24h\""),
         ),
+        PolicyError::OutcomeSaysNothing => (
+            &["outcome"],
+            Fault::new(
+                "no answer would be read as applied, and every outcome be unknown",
+                "name the values that say so, or write absent = \"applied\" or present = \"applied\"",
+            ),
+        ),
         PolicyError::Fingerprint(text) => {
             let (what, help) = text.split_once("; ").unwrap_or((&text, "correct the fingerprint"));
             (&["fingerprint"], Fault::new(what, help))

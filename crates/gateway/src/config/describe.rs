@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use hapax_core::{InFlight, Kind, Mode, OnUnknown};
+use hapax_core::{InFlight, KeySource, Kind, Mode, OnUnknown};
 
 use super::{Config, Operation, RoutePattern, duration::show};
 
@@ -31,9 +31,10 @@ fn describe(operation: &Operation) -> String {
         Kind::Keyed => {}
     }
     let key = if policy.key.required { "with a key, required" } else { "with a key" };
-    let source = match &*policy.key.header {
-        "idempotency-key" => String::new(),
-        header => format!(" from {header}"),
+    let source = match &policy.key.from {
+        KeySource::Header(name) if name == KeySource::IDEMPOTENCY_KEY => String::new(),
+        KeySource::Header(name) => format!(" from {name}"),
+        KeySource::Body(place) => format!(" from the body at {place}"),
     };
     let on_unknown = match (policy.on_unknown, policy.collapse_for) {
         (OnUnknown::Resend, Some(collapse_for)) => {
@@ -47,8 +48,9 @@ fn describe(operation: &Operation) -> String {
         (InFlight::Wait(_), true) => " · in flight wait, then accept",
         (InFlight::Wait(_), false) => "",
     };
+    let outcome = if policy.outcome.is_some() { " · outcome read from the answer" } else { "" };
     format!(
-        "{head} {key}{source} · on_unknown {on_unknown}{in_flight} · lease {} · timeout {} · \
+        "{head} {key}{source} · on_unknown {on_unknown}{in_flight}{outcome} · lease {} · timeout {} · \
          outcome kept {}, key refused for {} · mode {mode}",
         show(policy.lease),
         show(policy.timeout),

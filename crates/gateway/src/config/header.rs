@@ -43,18 +43,12 @@ pub(super) fn scope(text: &str) -> Result<HeaderName, Fault> {
     Ok(name)
 }
 
-/// The field a key is in, written `header:<name>`.
-pub(super) fn key_source(text: &str) -> Result<String, Fault> {
-    const EXAMPLE: &str = "write from = \"header:idempotency-key\"";
-    if text.starts_with("body:") {
-        return Err(Fault::new("a key from the body comes with a later version of hapax", EXAMPLE));
-    }
-    let Some(text) = text.strip_prefix("header:") else {
-        return Err(Fault::new(format!("{} does not name a header", shown(text)), EXAMPLE));
-    };
+/// The field a key is in, written behind `header:`.
+pub(super) fn key(text: &str) -> Result<String, Fault> {
     let name = parse(text)?;
     if CREDENTIALS.contains(&name) || unfit(&name) {
-        return Err(Fault::new(format!("{name} cannot carry a key"), EXAMPLE));
+        let help = "write from = \"header:idempotency-key\"";
+        return Err(Fault::new(format!("{name} cannot carry a key"), help));
     }
     Ok(name.as_str().to_owned())
 }

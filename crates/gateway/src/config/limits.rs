@@ -9,6 +9,9 @@ use super::{Fault, Place, section::Section};
 pub struct Limits {
     /// The largest body of a keyed request, in bytes. Default: 1 MiB.
     pub request_body: usize,
+    /// The largest body of a keyed request without its content codings, in bytes. Default:
+    /// 8 MiB, and not more than `buffered_total`.
+    pub decoded_body: usize,
     /// How long a keyed request's body may take to arrive whole. Default: 10 s.
     pub body_within: Duration,
     /// The bodies of all keyed requests under way together, in bytes. Default: 256 MiB.
@@ -30,6 +33,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             request_body: 1 << 20,
+            decoded_body: 8 << 20,
             body_within: Duration::from_secs(10),
             buffered_total: 256 << 20,
             connect: Duration::from_secs(2),
@@ -53,6 +57,11 @@ pub(super) fn read(mut section: Section<'_>) -> Limits {
             largest_body.get_or_insert(size.place);
             *limit = size.value;
         }
+    }
+    let decoded_body = section.take("decoded_body").and_then(|value| value.size("8MiB"));
+    match &decoded_body {
+        Some(size) => limits.decoded_body = size.value,
+        None => limits.decoded_body = limits.decoded_body.min(limits.buffered_total),
     }
     let durations = [
         ("body_within", &mut limits.body_within, "10s"),
@@ -79,6 +88,12 @@ pub(super) fn read(mut section: Section<'_>) -> Limits {
             "one request body (request_body) may be larger than all together (buffered_total)";
         let help = "raise buffered_total or lower request_body";
         section.report().add(&place, Fault::new(what, help));
+    }
+    if let Some(size) = decoded_body.filter(|size| size.value > limits.buffered_total) {
+        let what =
+            "one decoded body (decoded_body) may be larger than all together (buffered_total)";
+        let help = "raise buffered_total or lower decoded_body";
+        section.report().add(&size.place, Fault::new(what, help));
     }
     section.finish();
     limits

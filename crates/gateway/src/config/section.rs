@@ -265,6 +265,15 @@ impl<'s> Value<'s> {
         items.into_iter().filter_map(|item| item.parse(&expected, example, &parse)).collect()
     }
 
+    /// A list of values of any type.
+    pub(super) fn values(self, expected: &str, example: &str) -> Vec<Self> {
+        if !matches!(self.value.get_ref(), DeValue::Array(_)) {
+            self.mismatch::<()>(expected, example);
+            return Vec::new();
+        }
+        self.items(|key| key.to_owned())
+    }
+
     /// A table.
     pub(super) fn section(self, example: &str) -> Option<Section<'s>> {
         let (name, prefix) = (self.key.clone(), format!("{}.", self.key));

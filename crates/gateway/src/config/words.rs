@@ -24,13 +24,11 @@ pub(super) fn key_syntax(text: &str) -> Result<KeySyntax, Fault> {
 }
 
 pub(super) fn body_form(text: &str) -> Result<BodyForm, Fault> {
-    if matches!(text, "jcs" | "multipart") {
-        let what = format!("the form {text:?} comes with a later version of hapax");
-        return Err(Fault::new(what, "write \"json\", \"form\", \"raw\" or \"none\""));
-    }
     let forms = [
         ("json", BodyForm::Json),
+        ("jcs", BodyForm::Jcs),
         ("form", BodyForm::Form),
+        ("multipart", BodyForm::Multipart),
         ("raw", BodyForm::Raw),
         ("none", BodyForm::None),
     ];

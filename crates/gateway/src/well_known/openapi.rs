@@ -65,7 +65,7 @@ fn describe(policy: &Policy, operation: &OperationPolicy, route: &str, nth: usiz
     });
     if let Some(keyed) = &operation.keyed {
         if let Some(parameters) = described["parameters"].as_array_mut() {
-            parameters.push(key_parameter(keyed));
+            parameters.extend(key_parameter(keyed));
         }
         described["responses"] = responses(policy, keyed);
     } else {
@@ -74,9 +74,11 @@ fn describe(policy: &Policy, operation: &OperationPolicy, route: &str, nth: usiz
     described
 }
 
-fn key_parameter(keyed: &KeyedPolicy) -> Value {
-    json!({
-        "name": keyed.key.header,
+/// A key in the body is in the service's own schema of it.
+fn key_parameter(keyed: &KeyedPolicy) -> Option<Value> {
+    let header = keyed.key.header.as_ref()?;
+    Some(json!({
+        "name": header,
         "in": "header",
         "required": keyed.key.required,
         "description": "One key for one intent: made before the first attempt, kept until the \
@@ -87,7 +89,7 @@ fn key_parameter(keyed: &KeyedPolicy) -> Value {
             // A quoted key has its quotes, and may have escapes.
             "maxLength": 2 * keyed.key.max_length + 2,
         },
-    })
+    }))
 }
 
 fn responses(policy: &Policy, keyed: &KeyedPolicy) -> Value {

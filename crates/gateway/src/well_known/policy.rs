@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use hapax_core::{InFlight, Key, KeySyntax, Kind, Mode, ProblemKind};
+use hapax_core::{InFlight, Key, KeySource, KeySyntax, Kind, Mode, ProblemKind};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -69,7 +69,12 @@ pub(super) struct KeyedPolicy {
 
 #[derive(Debug, Serialize)]
 pub(super) struct KeyPolicy {
-    pub(super) header: String,
+    /// The field that it is in; or `body`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) header: Option<String>,
+    /// The place in the body that it is at, as a JSON Pointer; of a form the name of a field.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) body: Option<String>,
     pub(super) required: bool,
     pub(super) syntax: &'static str,
     pub(super) min_length: usize,
@@ -169,6 +174,10 @@ impl KeyedPolicy {
     fn of(operation: &Operation) -> Self {
         let (policy, answers) = (&operation.policy, &operation.answers);
         let key = &policy.key;
+        let (header, body) = match &key.from {
+            KeySource::Header(name) => (Some(field_name(name)), None),
+            KeySource::Body(place) => (None, Some(place.to_string())),
+        };
         let mut intent = serde_json::to_value(&policy.fingerprint).unwrap_or_default();
         if let Value::Object(members) = &mut intent {
             members.remove("paths");
@@ -179,7 +188,8 @@ impl KeyedPolicy {
         ];
         Self {
             key: KeyPolicy {
-                header: field_name(&key.header),
+                header,
+                body,
                 required: key.required,
                 syntax: match key.policy.syntax {
                     KeySyntax::Lenient => "lenient",

@@ -120,7 +120,7 @@ fn of(query: Option<&str>) -> Option<Handle> {
 fn by_key(shared: &Shared, head: &Parts, scope: &Scope, effect_id: EffectId) -> Option<RecordId> {
     shared.keyed().find_map(|route| {
         let rules = &route.operation.policy().key;
-        let key = key(&rules.policy, &route.fields.key, &head.headers).ok()??;
+        let key = key(&rules.policy, route.fields.key.header()?, &head.headers).ok()??;
         let id = RecordId::new(scope, route.operation.name(), &key);
         (shared.hapax.effect_id(&id) == Some(effect_id)).then_some(id)
     })

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use hapax_core::OperationPolicy;
+use hapax_core::{KeySource, OperationPolicy, Pointer};
 use http::HeaderName;
 use thiserror::Error;
 
 /// The header fields that an operation's policy names, ready to be looked up. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct FieldNames {
-    /// Which one carries the key?
-    pub key: HeaderName,
+    /// Where is the key?
+    pub key: KeyPlace,
     /// Which ones are part of the intent, beside what every fingerprint covers?
     pub compared: Arc<[HeaderName]>,
     /// Which ones of an answer are replayed beside the standard ones?
@@ -24,10 +24,36 @@ impl FieldNames {
     /// [`NotAHeader`] for the first that cannot be one.
     pub fn of(policy: &OperationPolicy) -> Result<Self, NotAHeader> {
         Ok(Self {
-            key: parse(&policy.key.header)?,
+            key: KeyPlace::of(&policy.key.from)?,
             compared: parse_all(&policy.fingerprint.headers)?,
             replayed: parse_all(&policy.replay_headers)?,
         })
+    }
+}
+
+/// Where a request's key is, ready to be looked up.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum KeyPlace {
+    /// In this field.
+    Header(HeaderName),
+    /// At this place of the body.
+    Body(Pointer),
+}
+
+impl KeyPlace {
+    fn of(source: &KeySource) -> Result<Self, NotAHeader> {
+        Ok(match source {
+            KeySource::Header(name) => Self::Header(parse(name)?),
+            KeySource::Body(place) => Self::Body(place.clone()),
+        })
+    }
+
+    /// The field, if it is in one.
+    pub const fn header(&self) -> Option<&HeaderName> {
+        match self {
+            Self::Header(name) => Some(name),
+            Self::Body(_) => None,
+        }
     }
 }
 

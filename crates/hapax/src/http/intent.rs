@@ -12,7 +12,7 @@ use http::{
     request::Parts,
 };
 
-use super::headers;
+use super::{body::Content, headers};
 use crate::Intent;
 
 /// A request as an intent: all of it, since older records may be compared by other parts.
@@ -22,16 +22,19 @@ pub struct RequestIntent {
     head: Arc<Parts>,
     target: Option<Uri>,
     body: Bytes,
+    content: Content,
 }
 
 impl RequestIntent {
-    /// The intent of a request whose head says everything as the client sent it.
+    /// The intent of a request whose head says everything as the client sent it. A coded body is
+    /// compared byte by byte, unless [`with_content`](Self::with_content) says what it holds.
     pub fn new(operation: &OperationName, head: &Arc<Parts>, body: &Bytes) -> Self {
         Self {
             operation: operation.clone(),
             head: Arc::clone(head),
             target: None,
             body: body.clone(),
+            content: Content::CODED,
         }
     }
 
@@ -41,6 +44,12 @@ impl RequestIntent {
     #[must_use]
     pub fn with_target(self, target: Uri) -> Self {
         Self { target: Some(target), ..self }
+    }
+
+    /// The same with the body's content, for a body whose codings were removed.
+    #[must_use]
+    pub fn with_content(self, content: Content) -> Self {
+        Self { content, ..self }
     }
 
     /// The request's head.
@@ -67,6 +76,7 @@ impl Intent for RequestIntent {
             content_encoding: headers.get(CONTENT_ENCODING).map(HeaderValue::as_bytes),
             headers: &lines,
             body: &self.body,
+            decoded: self.content.bytes().map(AsRef::as_ref),
         })
     }
 }

@@ -1,7 +1,18 @@
-//! 1. The key, before any other work.
+//! 1. The key, before any other work; where it is in the body, as soon as that is read.
 
-use hapax_core::{Key, KeyPolicy, Problem, ProblemKind};
-use http::{HeaderMap, HeaderName, HeaderValue};
+use bytes::Bytes;
+use hapax_core::{
+    BodyForm, BodyKeyError, Key, KeyPolicy, OperationPolicy, Pointer, Problem, ProblemKind,
+};
+use http::{
+    HeaderMap, HeaderName, HeaderValue,
+    header::{CONTENT_ENCODING, CONTENT_TYPE},
+};
+
+use super::{
+    body::{BufferBudget, Content, DecodeError, ReadLimits, content},
+    field_names::KeyPlace,
+};
 
 /// The key in a request's field `header`; `None` where there is no such field.
 ///
@@ -18,13 +29,74 @@ pub fn key(
         .map_err(|error| Problem::new(ProblemKind::KeyInvalid, error.to_string()))
 }
 
+/// The key at a place of a request's body; `None` where nothing is there, and where the media type
+/// is one that has no such places.
+///
+/// # Errors
+/// The problem `key-invalid` for a value that is there and no acceptable key, and `body-invalid`
+/// for a body that cannot be read as what it is said to be: it may have a key, so it is never taken
+/// for one without.
+pub fn body_key(
+    policy: &OperationPolicy,
+    place: &Pointer,
+    headers: &HeaderMap,
+    content: &Content,
+) -> Result<Option<Key>, Problem> {
+    let Some(content) = content.bytes() else {
+        return Err(Problem::new(
+            ProblemKind::BodyInvalid,
+            format!(
+                "The key of this operation is in the body, whose {CONTENT_ENCODING} is not known \
+                 here. Send it with gzip, deflate, br or zstd, or without."
+            ),
+        ));
+    };
+    let media_type = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
+    let form = policy.fingerprint.body;
+    let key = Key::from_body(content, media_type, form, place, &policy.key.policy);
+    key.map_err(|error| {
+        let kind = match &error {
+            BodyKeyError::Key(_) => ProblemKind::KeyInvalid,
+            _ => ProblemKind::BodyInvalid,
+        };
+        Problem::new(kind, error.to_string())
+    })
+}
+
+/// The content of a request's body, as far as its operation needs it: neither for its key nor for
+/// its intent is it looked at where only ids are compared.
+///
+/// # Errors
+/// [`DecodeError`]; nothing was claimed or sent.
+pub async fn needed_content(
+    policy: &OperationPolicy,
+    place: &KeyPlace,
+    headers: &HeaderMap,
+    sent: &Bytes,
+    limits: ReadLimits,
+    budget: &BufferBudget,
+) -> Result<Content, DecodeError> {
+    let of_no_interest = policy.fingerprint.body == Some(BodyForm::None);
+    if of_no_interest && matches!(place, KeyPlace::Header(_)) {
+        return Ok(Content::CODED);
+    }
+    content(headers, sent, limits, budget).await
+}
+
 /// The problem of a request without a key where one is required.
-pub fn key_missing() -> Problem {
-    Problem::new(
-        ProblemKind::KeyMissing,
-        "This operation requires an Idempotency-Key: one fresh random value, such as a UUID, for \
-         each intent, sent again unchanged with each of its retries.",
-    )
+pub fn key_missing(place: &KeyPlace) -> Problem {
+    let what = match place {
+        KeyPlace::Header(name) if *name == super::headers::IDEMPOTENCY_KEY => {
+            "an Idempotency-Key".to_owned()
+        }
+        KeyPlace::Header(name) => format!("a key in the header {name}"),
+        KeyPlace::Body(place) => format!("a key in its body, at {place}"),
+    };
+    let detail = format!(
+        "This operation requires {what}: one fresh random value, such as a UUID, for each intent, \
+         sent again unchanged with each of its retries."
+    );
+    Problem::new(ProblemKind::KeyMissing, detail)
 }
 
 #[cfg(test)]

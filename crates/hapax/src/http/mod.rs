@@ -3,7 +3,7 @@
 //! its answer the same bytes, whichever door it comes to.
 //!
 //! In the order of a request's way: [`key()`], [`check_compared`], [`body::read_bounded`],
-//! [`RequestIntent`]; the engine runs; [`read_reply`] within the execution; then [`respond`], or
+//! [`needed_content`], [`body_key`] where the key is in the body, [`RequestIntent`]; the engine runs; [`read_reply`] within the execution; then [`respond`], or
 //! [`refuse`] where a step before it found a problem. What connections, routes and scopes are is
 //! the door's to know.
 //!
@@ -18,8 +18,8 @@ mod key;
 mod reply;
 mod response;
 
-pub use field_names::{FieldNames, NotAHeader};
+pub use field_names::{FieldNames, KeyPlace, NotAHeader};
 pub use intent::{RequestIntent, body_invalid, check_compared};
-pub use key::{key, key_missing};
-pub use reply::{BrokenOff, read_reply, said};
+pub use key::{body_key, key, key_missing, needed_content};
+pub use reply::{BrokenOff, read_reply, said, told};
 pub use response::{refuse, refuse_as, respond};

@@ -1,13 +1,13 @@
 //! 7. and 8.: what the service answered, as far as settling needs it.
 
 use bytes::Bytes;
-use hapax_core::{Said, StoredResponse};
+use hapax_core::{OutcomeRules, Said, StoredResponse, Told};
 use http::{HeaderMap, HeaderName, Response, header::RETRY_AFTER};
 use http_body::Body;
 use tracing::warn;
 
 use super::{
-    body::{Collected, ResponseBody, collect_capped},
+    body::{Collected, ResponseBody, collect_capped, content_of_answer},
     headers,
 };
 use crate::Reply;
@@ -16,8 +16,10 @@ use crate::Reply;
 ///
 /// An event stream, and a body larger than `cap` bytes, are settled by their head: the reply holds
 /// no response to replay, and the body streams on from its first byte. A complete answer is
-/// stored with the fields that may be replayed, `replayed` among them. Fields that only we may set
-/// are taken from the answer, after `Hapax-Outcome` and `Idempotent-Replayed` were read.
+/// stored with the fields that may be replayed, `replayed` among them. Where `outcome` has a 2xx
+/// answer read, the reply holds what it tells: unknown, unless all of it is there and can be read.
+/// Fields that only we may set are taken from the answer, after `Hapax-Outcome` and
+/// `Idempotent-Replayed` were read.
 ///
 /// There is no time limit in here: bound the future, and drop it to give the answer up.
 ///
@@ -28,6 +30,7 @@ pub async fn read_reply<B>(
     answer: Response<B>,
     cap: usize,
     replayed: &[HeaderName],
+    outcome: Option<&OutcomeRules>,
 ) -> Result<(Reply, Response<ResponseBody<B>>), BrokenOff<B::Error>>
 where
     B: Body<Data = Bytes> + Unpin,
@@ -37,6 +40,7 @@ where
     let mut reply = Reply {
         status: head.status.as_u16(),
         said: said(&head.headers),
+        told: outcome.map(|_| Told::Unknown),
         replayed: head.headers.get(headers::IDEMPOTENT_REPLAYED).is_some_and(|v| v == "true"),
         response: None,
         retry_after: retry_after.map(|value| Bytes::copy_from_slice(value.as_bytes())),
@@ -51,6 +55,9 @@ where
             return Err(BrokenOff { status: reply.status, received, error });
         }
         Collected::Complete { bytes, trailers } => {
+            if let Some(rules) = outcome.filter(|_| head.status.is_success()) {
+                reply.told = Some(told(rules, &head.headers, &bytes).await);
+            }
             reply.response = Some(StoredResponse {
                 status: reply.status,
                 headers: headers::storable(&head.headers, replayed),
@@ -87,8 +94,17 @@ pub fn said(headers: &HeaderMap) -> Option<Said> {
     word.or(Some(Said::Unknown))
 }
 
+/// What the body of a complete answer tells.
+pub async fn told(rules: &OutcomeRules, headers: &HeaderMap, body: &Bytes) -> Told {
+    match content_of_answer(headers, body).await {
+        Some(content) => rules.read(&content),
+        None => Told::Unknown,
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use hapax_core::{OutcomeRule, Pointer};
     use http::StatusCode;
     use http_body::Frame;
     use http_body_util::{BodyExt, Empty};
@@ -123,11 +139,12 @@ mod tests {
         ];
         let extras = [HeaderName::from_static("x-balance")];
         let answer = answer(&fields, [data("ab"), data("cd")]);
-        let (reply, live) = read_reply(answer, 4, &extras).await.unwrap();
+        let (reply, live) = read_reply(answer, 4, &extras, None).await.unwrap();
         let kept = |name: &'static str, value: &'static str| (name.into(), value.into());
         let expected = Reply {
             status: 201,
             said: Some(Said::Applied),
+            told: None,
             replayed: true,
             response: Some(StoredResponse {
                 status: 201,
@@ -148,19 +165,43 @@ mod tests {
         let stream = [("content-type", "text/event-stream")];
         for (fields, cap) in [(&stream[..], 9), (&[], 3)] {
             let answer = answer(fields, [data("ab"), data("cd"), data("ef")]);
-            let (reply, live) = read_reply(answer, cap, &[]).await.unwrap();
+            let (reply, live) = read_reply(answer, cap, &[], None).await.unwrap();
             assert_eq!((reply.status, reply.response), (201, None));
             assert_eq!(live.into_body().collect().await.unwrap().to_bytes(), "abcdef");
         }
         // Nobody waits for the end of a stream.
         let endless = answer(&stream, [data("ab"), Step::Never]);
-        assert!(read_reply(endless, 9, &[]).await.is_ok());
+        assert!(read_reply(endless, 9, &[], None).await.is_ok());
     }
 
     #[tokio::test]
     async fn an_answer_that_breaks_off_is_no_reply() {
-        let broken = read_reply(answer(&[], [data("ab"), Step::Break]), 9, &[]).await.unwrap_err();
+        let broken =
+            read_reply(answer(&[], [data("ab"), Step::Break]), 9, &[], None).await.unwrap_err();
         assert_eq!((broken.status, broken.received), (201, 2));
+    }
+
+    #[tokio::test]
+    async fn where_the_body_tells_the_outcome_it_is_read_if_all_of_it_is_there() {
+        let rule = OutcomeRule {
+            at: Pointer::parse("/errors").unwrap(),
+            absent: Some(Told::Applied),
+            values: Vec::new(),
+            present: Some(Told::NotApplied),
+        };
+        let rules = OutcomeRules::new(vec![rule]);
+        let told = async |fields: &[(&str, &str)], body: &'static str, cap: usize| {
+            let answer = answer(fields, [data(body)]);
+            read_reply(answer, cap, &[], Some(&rules)).await.unwrap().0.told
+        };
+        assert_eq!(told(&[], r#"{"data":1}"#, 99).await, Some(Told::Applied));
+        assert_eq!(told(&[], r#"{"errors":[]}"#, 99).await, Some(Told::NotApplied));
+        assert_eq!(told(&[], "no JSON", 99).await, Some(Told::Unknown));
+        assert_eq!(told(&[], r#"{"data":1}"#, 3).await, Some(Told::Unknown), "over the cap");
+        let stream = [("content-type", "text/event-stream")];
+        assert_eq!(told(&stream, r#"{"data":1}"#, 99).await, Some(Told::Unknown));
+        let coded = [("content-encoding", "own")];
+        assert_eq!(told(&coded, r#"{"data":1}"#, 99).await, Some(Told::Unknown));
     }
 
     #[test]
@@ -178,7 +219,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_body_that_ends_at_once_is_complete() {
-        let (reply, _) = read_reply(Response::new(Empty::new()), 0, &[]).await.unwrap();
+        let (reply, _) = read_reply(Response::new(Empty::new()), 0, &[], None).await.unwrap();
         assert!(reply.response.is_some_and(|response| response.body.is_empty()));
     }
 }

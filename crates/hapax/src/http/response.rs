@@ -107,6 +107,7 @@ fn says_not_applied(status: u16) -> bool {
         complete: true,
         by_head: false,
         said: None,
+        told: None,
         clean: true,
         store_refusals: false,
     };

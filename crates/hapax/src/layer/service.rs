@@ -9,7 +9,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use hapax_core::{Key, Problem, ProblemKind, RecordId, Said, StoredResponse};
+use hapax_core::{Key, Pointer, Problem, ProblemKind, RecordId, Said, StoredResponse};
 use http::{HeaderMap, Request, Response, request::Parts};
 use http_body::Body;
 use tower_service::Service;
@@ -21,9 +21,10 @@ use crate::{
     claim::Attempting,
     desk::{Arrived, Desk},
     http::{
-        RequestIntent,
+        KeyPlace, RequestIntent,
         body::{BoxError, Buffered, ResponseBody, read_bounded},
-        body_invalid, check_compared, key, key_missing, read_reply, refuse, respond,
+        body_invalid, body_key, check_compared, key, key_missing, needed_content, read_reply,
+        refuse, respond,
     },
 };
 
@@ -70,13 +71,12 @@ where
         // The one that was polled ready; its clone need not be (pitfall 43).
         let clone = self.inner.clone();
         let mut ready = mem::replace(&mut self.inner, clone);
-        let key = match header_key(&self.door, request.headers()) {
-            Ok(HeaderKey::Unkeyed) => {
+        let key = match key_in_head(&self.door, request.headers()) {
+            Ok(Some(key)) => key,
+            Ok(None) => {
                 let answer = ready.call(request);
                 return Box::pin(async { Ok(answer.await?.map(ResponseBody::streaming)) });
             }
-            Ok(HeaderKey::Key(key)) => Some(key),
-            Ok(HeaderKey::OfTheEvent) => None,
             Err(problem) => return Box::pin(future::ready(Ok(refuse(&problem)))),
         };
         let (head, body) = request.into_parts();
@@ -86,10 +86,10 @@ where
 
 async fn answer<S, B, R>(
     door: Arc<Door>,
-    inner: S,
+    mut inner: S,
     head: Arc<Parts>,
     body: B,
-    key: Option<Key>,
+    key: HeadKey,
 ) -> Answered<R, S::Error>
 where
     S: Service<Request<B>, Response = Response<R>> + Send + 'static,
@@ -104,7 +104,12 @@ where
         return Ok(refuse(&not_set_up()));
     }
     let prepared = match prepare(&door, head, body, key).await {
-        Ok(prepared) => prepared,
+        Ok(Prepared::Keyed(keyed)) => keyed,
+        Ok(Prepared::Unkeyed { head, buffered }) => {
+            let body = B::from(buffered.bytes().clone());
+            let request = Request::from_parts(Arc::unwrap_or_clone(head), body);
+            return Ok(inner.call(request).await?.map(ResponseBody::streaming));
+        }
         Err(problem) => return Ok(refuse(&problem)),
     };
     let span =
@@ -117,32 +122,45 @@ where
     }))
 }
 
+/// A request whose body is there.
+enum Prepared {
+    Keyed(Keyed),
+    /// It has no key, and none is required.
+    Unkeyed {
+        head: Arc<Parts>,
+        buffered: Buffered,
+    },
+}
+
 /// What the engine and the service need of a request.
-struct Prepared {
+struct Keyed {
     arrived: Arrived,
     head: Arc<Parts>,
     buffered: Buffered,
 }
 
-/// 1. The key, before any other work.
-enum HeaderKey {
+/// 1. The key, before any other work, as far as the head tells.
+enum HeadKey {
     /// The caller's.
     Key(Key),
+    /// The caller's, which the body tells.
+    InTheBody(Pointer),
     /// The event's, which its body tells.
     OfTheEvent,
-    /// None, and none is required.
-    Unkeyed,
 }
 
-fn header_key(door: &Door, headers: &HeaderMap) -> Result<HeaderKey, Problem> {
+/// `None`: it has none, and none is required.
+fn key_in_head(door: &Door, headers: &HeaderMap) -> Result<Option<HeadKey>, Problem> {
     if door.events.is_some() {
-        return Ok(HeaderKey::OfTheEvent);
+        return Ok(Some(HeadKey::OfTheEvent));
     }
     let rules = &door.policy().key;
-    match key(&rules.policy, &door.fields.key, headers)? {
-        Some(key) => Ok(HeaderKey::Key(key)),
-        None if rules.required => Err(key_missing()),
-        None => Ok(HeaderKey::Unkeyed),
+    match &door.fields.key {
+        KeyPlace::Body(place) => Ok(Some(HeadKey::InTheBody(place.clone()))),
+        KeyPlace::Header(header) => match key(&rules.policy, header, headers)? {
+            None if rules.required => Err(key_missing(&door.fields.key)),
+            key => Ok(key.map(HeadKey::Key)),
+        },
     }
 }
 
@@ -151,26 +169,43 @@ async fn prepare<B>(
     door: &Door,
     head: Arc<Parts>,
     body: B,
-    key: Option<Key>,
+    key: HeadKey,
 ) -> Result<Prepared, Problem>
 where
     B: Body<Data = Bytes> + Send,
     B::Error: Into<BoxError>,
 {
-    let of_caller = match key {
-        Some(key) => Some((key, door.scope(&head).ok_or_else(scope_missing)?)),
-        None => None,
+    let policy = door.policy();
+    let scope = match key {
+        HeadKey::OfTheEvent => None,
+        HeadKey::InTheBody(_) if !policy.key.required => door.scope(&head),
+        _ => Some(door.scope(&head).ok_or_else(scope_missing)?),
     };
     check_compared(&door.fields.compared, &head.headers)?;
     let buffered =
         read_bounded(body, door.limits, &door.budget).await.map_err(|error| error.problem())?;
-    let (key, scope) = match (of_caller, &door.events) {
-        (Some(known), _) => known,
-        (None, Some(verify)) => identify(verify.as_ref(), &head, buffered.bytes())?,
-        (None, None) => return Err(key_missing()),
+    let (place, headers, sent) = (&door.fields.key, &head.headers, buffered.bytes());
+    let content = needed_content(policy, place, headers, sent, door.limits, &door.budget).await;
+    let content = content.map_err(|error| error.problem())?;
+    let (key, scope) = match (key, &door.events) {
+        (HeadKey::Key(key), _) => (key, scope),
+        (HeadKey::InTheBody(place), _) => {
+            match body_key(policy, &place, &head.headers, &content)? {
+                Some(key) => (key, scope),
+                None if policy.key.required => return Err(key_missing(&door.fields.key)),
+                None => return Ok(Prepared::Unkeyed { head, buffered }),
+            }
+        }
+        (HeadKey::OfTheEvent, Some(verify)) => {
+            let (key, scope) = identify(verify.as_ref(), &head, buffered.bytes())?;
+            (key, Some(scope))
+        }
+        (HeadKey::OfTheEvent, None) => return Err(key_missing(&door.fields.key)),
     };
+    let scope = scope.ok_or_else(scope_missing)?;
     let operation = door.protected.whole.operation();
-    let mut intent = RequestIntent::new(operation.name(), &head, buffered.bytes());
+    let intent = RequestIntent::new(operation.name(), &head, buffered.bytes());
+    let mut intent = intent.with_content(content);
     if let Some(target) = original_target(&head) {
         intent = intent.with_target(target);
     }
@@ -178,7 +213,7 @@ where
     let id = RecordId::new(&scope, operation.name(), &key);
     let protected = Arc::clone(&door.protected);
     let arrived = Arrived { protected, id, fingerprint, intent: Arc::new(intent) };
-    Ok(Prepared { arrived, head, buffered })
+    Ok(Prepared::Keyed(Keyed { arrived, head, buffered }))
 }
 
 /// The problem of a service that does not keep to its side.
@@ -194,7 +229,7 @@ fn scope_missing() -> Problem {
 }
 
 /// 5. to 8.: the engine claims, decides, executes by the service, settles.
-async fn run<S, B, R>(door: &Arc<Door>, inner: S, prepared: Prepared) -> Box<Answer<Live<R>>>
+async fn run<S, B, R>(door: &Arc<Door>, inner: S, prepared: Keyed) -> Box<Answer<Live<R>>>
 where
     S: Service<Request<B>, Response = Response<R>> + Send + 'static,
     S::Future: Send + 'static,
@@ -203,7 +238,7 @@ where
     R: Body<Data = Bytes> + Unpin + Send + 'static,
     R::Error: Into<BoxError> + Send,
 {
-    let Prepared { arrived, head, buffered } = prepared;
+    let Keyed { arrived, head, buffered } = prepared;
     let engine = door.engine.clone();
     match door.way {
         Way::Taken => {
@@ -254,7 +289,7 @@ fn not_executed<B: From<Bytes>>() -> Box<Executed<Response<B>>> {
     let status = ProblemKind::HandlerFailed.status();
     let response = Some(StoredResponse { status, ..StoredResponse::default() });
     let said = Some(Said::NotApplied);
-    let reply = Reply { status, said, replayed: false, response, retry_after: None };
+    let reply = Reply { status, said, told: None, replayed: false, response, retry_after: None };
     Box::new(Executed { ended: Ended::Answered(reply), live: Some(refuse(&not_set_up())) })
 }
 
@@ -281,7 +316,7 @@ where
         }
     };
     let cap = door.policy().response_cap;
-    let read = read_reply(answer, cap, &door.fields.replayed).await;
+    let read = read_reply(answer, cap, &door.fields.replayed, door.policy().outcome.as_ref()).await;
     // Until here the body of the request may be in use.
     drop(buffered);
     match read {

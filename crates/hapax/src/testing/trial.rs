@@ -279,7 +279,7 @@ where
     poll_fn(|cx| app.poll_ready(cx)).await.map_err(failed)?;
     let answer = app.call(request.map(Full::new)).await.map_err(failed)?;
     let (head, body) = answer.into_parts();
-    let limits = ReadLimits { max_bytes: 64 << 20, within: PATIENCE };
+    let limits = ReadLimits { max_bytes: 64 << 20, within: PATIENCE, ..ReadLimits::default() };
     let budget = BufferBudget::new(limits.max_bytes);
     let body = read_bounded(body, limits, &budget).await.map_err(|error| error.to_string())?;
     Ok(Response::from_parts(head, body.bytes().clone()))

@@ -35,6 +35,7 @@ pub(crate) fn intent(operation: &OperationName, body: &'static str) -> impl Inte
             media_type: Some(b"application/json"),
             content_encoding: None,
             headers: &[],
+            decoded: None,
             body: body.as_bytes(),
         })
     }
@@ -48,7 +49,8 @@ pub(crate) fn id(operation: &Arc<Operation>) -> RecordId {
 pub(crate) fn replied(status: u16, live: &'static str) -> Executed<&'static str> {
     let body = Bytes::from_static(live.as_bytes());
     let response = Some(StoredResponse { status, body, ..Default::default() });
-    let reply = Reply { status, said: None, replayed: false, response, retry_after: None };
+    let reply =
+        Reply { status, said: None, told: None, replayed: false, response, retry_after: None };
     Executed { ended: Ended::Answered(reply), live: Some(live) }
 }
 

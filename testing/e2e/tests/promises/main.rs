@@ -13,14 +13,18 @@
 mod answers;
 mod asynchronous;
 mod bodies;
+mod body_keys;
 mod browsers;
+mod codings;
 mod copies;
 mod crashes;
 mod documents;
 mod expiry;
+mod forms;
 mod hang_up;
 mod intent;
 mod keys;
+mod kinds;
 mod near_misses;
 mod observe;
 mod operating;
@@ -31,7 +35,9 @@ mod shutdown;
 mod start;
 mod store;
 mod tenants;
+mod told;
 mod unkeyed;
+mod versions;
 
 use std::time::Duration;
 

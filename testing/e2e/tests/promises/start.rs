@@ -101,7 +101,6 @@ fn what_belongs_to_later_versions_is_refused_and_not_ignored() {
         ("probe = { get = \"/p/{effect_id}\" }", "probe"),
         ("store_down = \"pass\"", "store_down"),
         ("reference = \"/id\"", "reference"),
-        ("fingerprint = { body = \"multipart\" }", "multipart"),
     ] {
         let serve = scene.configured(&format!("{operation}{setting}\n"));
         assert_refused(&serve, &["hapax.toml:9", word]);

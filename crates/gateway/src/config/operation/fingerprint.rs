@@ -10,7 +10,6 @@ pub(super) fn read(value: Value<'_>, draft: &mut OperationDraft) {
     let Some(mut section) = value.section("{ exclude = [\"/client_time\"] }") else {
         return;
     };
-    section.refuse_later(&["unordered"]);
     let rules = &mut draft.policy.fingerprint;
     if let Some(body) = section.take("body") {
         rules.body = body.parse("a word", "json", words::body_form).map(|body| body.value);
@@ -21,6 +20,7 @@ pub(super) fn read(value: Value<'_>, draft: &mut OperationDraft) {
     };
     rules.include = pointers("include");
     rules.exclude = pointers("exclude");
+    rules.unordered = pointers("unordered");
     if let Some(defaults) = section.take("defaults") {
         rules.defaults = read_defaults(defaults);
     }
@@ -33,7 +33,7 @@ pub(super) fn read(value: Value<'_>, draft: &mut OperationDraft) {
     }
 }
 
-fn pointer(text: &str) -> Result<Pointer, Fault> {
+pub(super) fn pointer(text: &str) -> Result<Pointer, Fault> {
     Pointer::parse(text)
         .map_err(|error| Fault::new(error.to_string(), "write it as in \"/amount\""))
 }
@@ -60,7 +60,7 @@ fn read_defaults(value: Value<'_>) -> Vec<(Pointer, Json<'static>)> {
 }
 
 /// The JSON value that a TOML value stands for. TOML has no null, and JSON no dates.
-fn json(value: &DeValue<'_>) -> Option<Json<'static>> {
+pub(super) fn json(value: &DeValue<'_>) -> Option<Json<'static>> {
     let number = |text: &str| {
         let text = text.trim_start_matches('+');
         Some(Json::parse(text.as_bytes()).ok()?.into_owned())

@@ -3,6 +3,7 @@
 mod answers;
 mod fingerprint;
 mod key;
+mod outcome;
 mod times;
 
 pub use answers::{Answers, Prefer};
@@ -19,10 +20,10 @@ use super::{
 };
 
 /// Settings of the whole design that this version does not have.
-const LATER: [&str; 6] = ["authorize", "cors", "outcome", "probe", "reference", "store_down"];
+const LATER: [&str; 5] = ["authorize", "cors", "probe", "reference", "store_down"];
 
 /// Settings that mean something only where there is a key.
-const OF_KEYED: [&str; 16] = [
+const OF_KEYED: [&str; 17] = [
     "admission",
     "collapse_for",
     "fingerprint",
@@ -31,6 +32,7 @@ const OF_KEYED: [&str; 16] = [
     "late_arrival",
     "lease",
     "on_unknown",
+    "outcome",
     "prefer",
     "replay_headers",
     "response_cap",
@@ -171,6 +173,9 @@ fn read_keyed(section: &mut Section<'_>, draft: &mut OperationDraft) {
     }
     if let Some(fingerprint) = section.take("fingerprint") {
         fingerprint::read(fingerprint, draft);
+    }
+    if let Some(outcome) = section.take("outcome") {
+        outcome::read(outcome, draft);
     }
     answers::read(section, draft);
     if let Some(on_unknown) = section.take("on_unknown") {

@@ -23,6 +23,9 @@ fn the_example_file_loads() {
              no key needed · mode enforce",
             "operation payments.search: POST /v1/payments/search · unprotected: a search in the \
              form of a POST: it changes nothing",
+            "operation checkout.pay: POST /graphql/pay with a key from the body at \
+             /variables/input/requestId · on_unknown hold · outcome read from the answer · lease 30s \
+             · timeout 20s · outcome kept 24h, key refused for 30d · mode enforce",
         ]
     );
 }

@@ -1,6 +1,9 @@
 //! Mistakes in one operation, each on line 7 unless it says otherwise.
 
-use hapax_core::{BodyForm, InFlight, Json, KeySyntax, Kind, Mode, OnUnknown, Pointer};
+use hapax_core::{
+    BodyForm, InFlight, Json, KeyPolicy, KeySource, KeySyntax, Kind, Mode, OnUnknown, OutcomeRule,
+    OutcomeRules, Pointer, Told,
+};
 
 use super::*;
 
@@ -58,13 +61,8 @@ fn each_mistake_in_an_operation_names_line_and_remedy() {
         ),
         (
             "fingerprint = { body = \"jsn\" }",
-            "fingerprint.body: \"jsn\" is not \"json\" or \"form\" or \"raw\" or \"none\"\n  help: \
-             did you mean \"json\"?",
-        ),
-        (
-            "fingerprint = { body = \"multipart\" }",
-            "fingerprint.body: the form \"multipart\" comes with a later version of hapax\n  help: \
-             write \"json\", \"form\", \"raw\" or \"none\"",
+            "fingerprint.body: \"jsn\" is not \"json\" or \"jcs\" or \"form\" or \"multipart\" or \
+             \"raw\" or \"none\"\n  help: did you mean \"json\"?",
         ),
         (
             "fingerprint = { include = \"/a\" }",
@@ -87,8 +85,8 @@ fn each_mistake_in_an_operation_names_line_and_remedy() {
         ),
         (
             "fingerprint = { body = \"form\", exclude = [\"/a\"] }",
-            "fingerprint: include, exclude and defaults point into JSON\n  help: set body = \
-             \"json\" or leave them out",
+            "fingerprint: include, exclude, defaults and unordered point into JSON\n  help: set \
+             body = \"json\" or leave them out",
         ),
         (
             "fingerprint = { defaults = { amount = 1 } }",
@@ -105,7 +103,69 @@ fn each_mistake_in_an_operation_names_line_and_remedy() {
             "fingerprint.headers: cookie is no part of an intent: it may differ when the same \
              request is retried\n  help: remove it",
         ),
-        ("fingerprint = { unordered = [\"/a\"] }", &format!("fingerprint.unordered: {LATER}")),
+        (
+            "fingerprint = { unordered = \"/a\" }",
+            "fingerprint.unordered: a text stands where a list of JSON Pointers belongs\n  help: \
+             write it as in unordered = [\"/amount\"]",
+        ),
+        (
+            "fingerprint = { unordered = [\"/a\"], exclude = [\"/a/0\"] }",
+            "fingerprint: /a/0 in exclude is an element of /a, whose order does not count\n  help: \
+             leave it out",
+        ),
+        (
+            "fingerprint = { body = \"jcs\", defaults = { \"/a\" = 1e999 } }",
+            "fingerprint: the default for /a is outside of the range of a double\n  help: compare \
+             as \"json\"",
+        ),
+        (
+            "outcome = \"applied\"",
+            "outcome: a text stands where a table belongs\n  help: write it as in outcome = { at = \
+             \"/errors\", absent = \"applied\" }",
+        ),
+        (
+            "outcome = { absent = \"applied\" }",
+            "outcome: it does not say where to look\n  help: write it as in { at = \"/errors\", \
+             absent = \"applied\" }",
+        ),
+        (
+            "outcome = { at = \"errors\", absent = \"applied\" }",
+            "outcome.at: a JSON Pointer starts with \"/\", as in \"/amount\"\n  help: write it as \
+             in \"/amount\"",
+        ),
+        (
+            "outcome = { at = \"/errors\", absent = \"aplied\" }",
+            "outcome.absent: \"aplied\" is not \"applied\" or \"not_applied\" or \"failed\" or \
+             \"unknown\"\n  help: did you mean \"applied\"?",
+        ),
+        (
+            "outcome = { at = \"/status\", applied = \"OK\" }",
+            "outcome.applied: a text stands where a list of values belongs\n  help: write it as in \
+             applied = [\"OK\"]",
+        ),
+        (
+            "outcome = { at = \"/status\", applied = [\"OK\"], failed = [\"OK\"] }",
+            "outcome.failed: it is listed twice\n  help: list each value once",
+        ),
+        (
+            "outcome = { at = \"/status\", applied = [nan] }",
+            "outcome.applied: a date, inf or nan is no JSON value\n  help: write what the answer \
+             would hold, a date as a text in quotes",
+        ),
+        (
+            "outcome = { at = \"/status\" }",
+            "outcome: it says nothing about any answer\n  help: write it as in { at = \
+             \"/errors\", absent = \"applied\" }",
+        ),
+        (
+            "outcome = { at = \"/status\", aplied = [\"OK\"] }",
+            "outcome.aplied: there is no such key in outcome\n  help: did you mean \"applied\"?",
+        ),
+        (
+            "outcome = { at = \"/status\", failed = [\"NO\"] }",
+            "outcome: no answer would be read as applied, and every outcome be unknown\n  help: \
+             name the values that say so, or write absent = \"applied\" or present = \"applied\"",
+        ),
         (
             "in_flight = \"acept\"",
             "in_flight: \"acept\" is not \"conflict\" or \"accept\"\n  help: did you mean \
@@ -224,10 +284,26 @@ fn each_mistake_in_an_operation_names_line_and_remedy() {
             "retension: there is no such key in [[operation]]\n  help: did you mean \
              \"retention\"?",
         ),
-        ("key = { from = \"x\" }", &format!("key.from: \"x\" does not name a header{FROM}")),
         (
-            "key = { from = \"body:/id\" }",
-            &format!("key.from: a key from the body comes with a later version of hapax{FROM}"),
+            "key = { from = \"x\" }",
+            &format!(
+                "key.from: \"x\" is neither a header nor a place of the body{FROM} or from = \
+                      \"body:/request_id\""
+            ),
+        ),
+        (
+            "key = { from = \"body:id\" }",
+            "key.from: a JSON Pointer starts with \"/\", as in \"/amount\"\n  help: write it as in \
+             from = \"body:/request_id\"",
+        ),
+        (
+            "key = { from = \"body:\" }",
+            "key.from: the whole body is no key\n  help: name the part of it that is, as in from = \
+             \"body:/request_id\"",
+        ),
+        (
+            "key = { from = \"body:/id\", syntax = \"strict\" }",
+            "key.syntax: a key in the body has no syntax of a header\n  help: remove it",
         ),
         (
             "key = { from = \"header:Authorization\" }",
@@ -240,7 +316,7 @@ fn each_mistake_in_an_operation_names_line_and_remedy() {
 
 #[test]
 fn settings_of_later_versions_are_refused_by_name() {
-    for key in ["authorize", "cors", "outcome", "probe", "reference", "store_down"] {
+    for key in ["authorize", "cors", "probe", "reference", "store_down"] {
         let expected = format!("f.toml:7: {key}: {LATER}");
         assert_eq!(errors(&operation(&format!("{key} = {{}}"))), expected);
     }
@@ -283,7 +359,7 @@ fn every_setting_of_an_operation_arrives() {
     let policy = only_operation(
         r#"
         key = { from = "header:Webhook-Id", required = true, syntax = "strict", min_length = 1, min_bits = 0 }
-        fingerprint = { body = "json", include = ["/a", "/b"], exclude = ["/a/t"], headers = ["If-Match"] }
+        fingerprint = { body = "json", include = ["/a", "/b"], exclude = ["/a/t"], unordered = ["/b"], headers = ["If-Match"] }
         in_flight = "conflict"
         on_unknown = "resend"
         collapse_for = "24h"
@@ -302,12 +378,14 @@ fn every_setting_of_an_operation_arrives() {
     );
     let seconds = Duration::from_secs;
     assert_eq!(policy.kind, Kind::Keyed);
-    assert_eq!((policy.key.header.as_str(), policy.key.required), ("webhook-id", true));
+    assert_eq!(policy.key.from, KeySource::Header("webhook-id".to_owned()));
+    assert!(policy.key.required);
     assert_eq!(policy.key.policy.syntax, KeySyntax::Strict);
     assert_eq!((policy.key.policy.min_length, policy.key.policy.min_bits), (1, 0));
     assert_eq!(policy.fingerprint.body, Some(BodyForm::Json));
     assert_eq!(policy.fingerprint.include.len(), 2);
     assert_eq!(policy.fingerprint.exclude, [Pointer::parse("/a/t").expect("a pointer")]);
+    assert_eq!(policy.fingerprint.unordered, [Pointer::parse("/b").expect("a pointer")]);
     assert_eq!(policy.fingerprint.headers, ["if-match"]);
     assert_eq!(policy.in_flight, InFlight::Conflict);
     assert_eq!(
@@ -351,6 +429,62 @@ fn what_callers_get_beside_the_services_answers_arrives() {
     let wait = Some(Duration::from_secs(30));
     assert_eq!(answers.prefer, Prefer { respond_async: true, wait });
     assert_eq!(answers.status_codes, [(hapax_core::ProblemKind::InFlight, 423)].into());
+}
+
+#[test]
+fn a_key_may_be_anywhere_and_only_one_that_was_made_to_be_one_has_floors() {
+    for (from, source, policy) in [
+        ("header:Idempotency-Key", KeySource::default(), KeyPolicy::default()),
+        ("header:Webhook-Id", KeySource::Header("webhook-id".to_owned()), KeyPolicy::NO_FLOOR),
+        (
+            "body:/a~1b/0",
+            KeySource::Body(Pointer::parse("/a~1b/0").expect("a pointer")),
+            KeyPolicy::NO_FLOOR,
+        ),
+    ] {
+        let key = only_operation(&format!("key = {{ from = \"{from}\" }}")).key;
+        assert_eq!((key.from, key.policy), (source, policy), "{from}");
+    }
+    let key = only_operation("key = { from = \"body:/id\", min_length = 20, min_bits = 80 }").key;
+    assert_eq!((key.policy.min_length, key.policy.min_bits), (20, 80));
+}
+
+#[test]
+fn an_outcome_is_one_rule_or_several_in_order() {
+    let rule = |at: &str| {
+        let at = Pointer::parse(at).expect("a pointer");
+        OutcomeRule { at, absent: None, values: Vec::new(), present: None }
+    };
+    let text = |text: &str| Json::String(text.to_owned().into());
+    let one = "outcome = { at = \"/errors\", absent = \"applied\", present = \"unknown\" }";
+    let expected = OutcomeRule {
+        absent: Some(Told::Applied),
+        present: Some(Told::Unknown),
+        ..rule("/errors")
+    };
+    assert_eq!(only_operation(one).outcome, Some(OutcomeRules::new(vec![expected])));
+    let several = r#"
+        outcome = [
+            { at = "/errors/0/code", not_applied = ["INVALID", 7], failed = ["DECLINED"] },
+            { at = "/data/pay/status", applied = ["OK"], unknown = ["LATER"], present = "failed" },
+        ]"#;
+    let expected = vec![
+        OutcomeRule {
+            values: vec![
+                (text("INVALID"), Told::NotApplied),
+                (Json::parse(b"7").expect("JSON"), Told::NotApplied),
+                (text("DECLINED"), Told::Failed),
+            ],
+            ..rule("/errors/0/code")
+        },
+        OutcomeRule {
+            values: vec![(text("OK"), Told::Applied), (text("LATER"), Told::Unknown)],
+            present: Some(Told::Failed),
+            ..rule("/data/pay/status")
+        },
+    ];
+    assert_eq!(only_operation(several).outcome, Some(OutcomeRules::new(expected)));
+    assert_eq!(only_operation("").outcome, None);
 }
 
 #[test]

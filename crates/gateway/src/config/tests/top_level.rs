@@ -158,6 +158,11 @@ fn each_mistake_in_a_table_names_line_and_remedy() {
              all together (buffered_total)\n  help: raise buffered_total or lower request_body",
         ),
         (
+            "[limits]\ndecoded_body = \"1GiB\"",
+            "f.toml:5: limits.decoded_body: one decoded body (decoded_body) may be larger than all \
+             together (buffered_total)\n  help: raise buffered_total or lower decoded_body",
+        ),
+        (
             "[limits]\nconnect = \"0s\"\nbody_within = 10\nmax_connections = 0",
             "f.toml:5: limits.connect: it cannot be zero\n  help: write a longer one, such as \
              \"2s\"\n\
@@ -336,6 +341,7 @@ fn every_setting_at_the_top_arrives() {
         service = [{ upstream = "http://A:80/", prefix = "/v1/" }]
         [limits]
         request_body = "2MiB"
+        decoded_body = "3MiB"
         body_within = "1s"
         buffered_total = 4194304
         connect = "3s"
@@ -358,6 +364,7 @@ fn every_setting_at_the_top_arrives() {
     let limits = Limits {
         announce: Duration::from_secs(5),
         request_body: 2 << 20,
+        decoded_body: 3 << 20,
         body_within: Duration::from_secs(1),
         buffered_total: 4 << 20,
         connect: Duration::from_secs(3),
@@ -366,4 +373,14 @@ fn every_setting_at_the_top_arrives() {
         max_connections: 7,
     };
     assert_eq!(config.limits, limits);
+}
+
+#[test]
+fn a_decoded_body_takes_no_more_than_all_may_take_together() {
+    let limits = |lines: &str| {
+        let text = file("", &format!("[limits]\n{lines}"));
+        load(&text, &Flags::default()).expect(lines).limits
+    };
+    assert_eq!(limits("").decoded_body, 8 << 20);
+    assert_eq!(limits("buffered_total = \"2MiB\"").decoded_body, 2 << 20);
 }

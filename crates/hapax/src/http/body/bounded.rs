@@ -18,14 +18,16 @@ use crate::poll_once::poll_once;
 pub struct ReadLimits {
     /// The most bytes of content.
     pub max_bytes: usize,
+    /// The most bytes of content without its codings.
+    pub max_decoded: usize,
     /// How long reading may take, from the first look to the end of the message.
     pub within: Duration,
 }
 
 impl Default for ReadLimits {
-    /// 1 MiB within 10 s.
+    /// 1 MiB, 8 MiB without codings, within 10 s.
     fn default() -> Self {
-        Self { max_bytes: 1 << 20, within: Duration::from_secs(10) }
+        Self { max_bytes: 1 << 20, max_decoded: 8 << 20, within: Duration::from_secs(10) }
     }
 }
 
@@ -205,7 +207,8 @@ mod tests {
     use super::super::scripted::{Scripted, Step};
     use super::*;
 
-    const LIMITS: ReadLimits = ReadLimits { max_bytes: 8, within: Duration::from_secs(10) };
+    const LIMITS: ReadLimits =
+        ReadLimits { max_bytes: 8, max_decoded: 8, within: Duration::from_secs(10) };
 
     fn data(text: &'static str) -> Step {
         Step::Frame(Frame::data(Bytes::from_static(text.as_bytes())))
