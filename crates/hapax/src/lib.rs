@@ -120,9 +120,9 @@ pub use step::{Called, Interrupted, Step, StepError, Upgrade};
 #[cfg(feature = "axum")]
 pub use crate::axum::{TakesAttempt, TakesAttemptAt};
 pub use hapax_core::{
-    BodyForm, EffectId, EffectSecret, FingerprintRules, InFlight, Json, KeyPolicy, KeyRules,
-    KeySource, KeySyntax, OnUnknown, OperationName, OperationPolicy, OutcomeClass, OutcomeRule,
-    OutcomeRules, Pointer, PolicyError, ProblemKind, Retention, Scope, Told,
+    BodyForm, EffectId, EffectSecret, FingerprintRules, InFlight, KeyPolicy, KeyRules, KeySource,
+    KeySyntax, OnUnknown, OperationName, OperationPolicy, OutcomeClass, OutcomeRule, OutcomeRules,
+    Pointer, PolicyError, ProblemKind, Retention, Scope, Told,
 };
 
 #[cfg(feature = "sqlite")]

@@ -210,12 +210,8 @@ async fn a_key_in_the_body_protects_and_a_body_without_one_passes_whole() {
 #[tokio::test]
 async fn what_the_body_of_an_answer_tells_decides_in_place_of_its_status() {
     let world = World::new();
-    let rule = OutcomeRule {
-        at: Pointer::parse("/errors").unwrap(),
-        absent: Some(Told::Applied),
-        values: Vec::new(),
-        present: Some(Told::NotApplied),
-    };
+    let rule = OutcomeRule::of(Pointer::parse("/errors").unwrap());
+    let rule = rule.when_absent(Told::Applied).when_present(Told::NotApplied);
     let layer = world.hapax.operation("pay").policy(|p| {
         p.outcome = Some(OutcomeRules::new(vec![rule]));
     });

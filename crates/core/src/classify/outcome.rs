@@ -57,6 +57,44 @@ impl OutcomeRules {
 }
 
 impl OutcomeRule {
+    /// What a place says, as far as the following add to it.
+    ///
+    /// ```
+    /// use hapax_core::{OutcomeRule, OutcomeRules, Pointer, Told};
+    ///
+    /// let status = Pointer::parse("/data/pay/status")?;
+    /// let rule = OutcomeRule::of(status)
+    ///     .when("OK", Told::Applied)
+    ///     .when("DECLINED", Told::Failed)
+    ///     .when_absent(Told::Unknown);
+    /// let rules = OutcomeRules::new(vec![rule]);
+    /// assert_eq!(rules.read(br#"{"data":{"pay":{"status":"OK"}}}"#), Told::Applied);
+    /// assert_eq!(rules.read(br#"{"data":{"pay":null}}"#), Told::Unknown);
+    /// # Ok::<(), hapax_core::PointerError>(())
+    /// ```
+    pub const fn of(at: Pointer) -> Self {
+        Self { at, absent: None, values: Vec::new(), present: None }
+    }
+
+    /// What this text says.
+    #[must_use]
+    pub fn when(mut self, text: &str, told: Told) -> Self {
+        self.values.push((Json::String(text.to_owned().into()), told));
+        self
+    }
+
+    /// What it says that nothing, or `null`, is there.
+    #[must_use]
+    pub fn when_absent(self, told: Told) -> Self {
+        Self { absent: Some(told), ..self }
+    }
+
+    /// What any value says that is not named.
+    #[must_use]
+    pub fn when_present(self, told: Told) -> Self {
+        Self { present: Some(told), ..self }
+    }
+
     fn read(&self, body: &Json<'_>) -> Option<Told> {
         let value = match body.get(&self.at) {
             None | Some(Json::Null) => return self.absent,

@@ -239,8 +239,8 @@ impl OperationLayer {
         Self { authorize: Some(Arc::new(authorize)), door: Arc::default(), ..self }
     }
 
-    /// What the body of a request may take: bytes, and time until it is there. 1 MiB and 10 s
-    /// unless set.
+    /// What the body of a request may take: bytes as sent and without its content codings, and time
+    /// until it is there. 1 MiB, 8 MiB and 10 s unless set.
     ///
     /// ```
     /// use hapax::http::body::ReadLimits;
