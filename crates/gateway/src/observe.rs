@@ -26,6 +26,7 @@ use crate::{
     passthrough,
     server::Inbound,
     shared::{Route, Shared},
+    tunnel,
     upstream::{OutBody, Upstream},
 };
 
@@ -53,6 +54,10 @@ pub(crate) async fn answer(
     head: Parts,
     body: Inbound,
 ) -> Response<AnswerBody> {
+    if tunnel::asked(&head).is_some() {
+        counter!(UNOBSERVED, "reason" => "upgrade").increment(1);
+        return passthrough::answer(shared, upstream, head, body, false).await;
+    }
     let Ok(permit) = Arc::clone(&shared.observer.0).try_acquire_owned() else {
         counter!(UNOBSERVED, "reason" => "busy").increment(1);
         return passthrough::answer(shared, upstream, head, body, false).await;
@@ -101,7 +106,7 @@ enum Identity {
 /// Wraps the body so that its content is known at its end.
 fn watch(shared: &Shared, route: &Route, head: &Parts, body: Inbound) -> (OutBody, Arrival) {
     let operation = &route.operation;
-    let scope = keyed::scope(shared, &head.headers);
+    let scope = keyed::scope(shared, head);
     let key = key(&operation.policy().key.policy, &route.fields.key, &head.headers);
     let (body, identity) = match (key, scope) {
         (Err(_), _) => (OutBody::streaming(body), Identity::Refused("refuse_key")),

@@ -31,6 +31,7 @@ mod shutdown;
 mod start;
 mod store;
 mod tenants;
+mod transport;
 mod unkeyed;
 
 use std::time::Duration;
