@@ -99,7 +99,7 @@ fn the_drain_waits_for_tunnels_within_its_bound() {
 }
 
 #[test]
-fn connect_is_refused_in_both_versions() {
+fn connect_is_refused() {
     let stage = Stage::new();
     let tunnel = "CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\nConnection: close\r\n\r\n";
     assert_eq!(stage.gateway.send_raw(tunnel).status, 501);
