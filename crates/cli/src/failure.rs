@@ -1,6 +1,6 @@
 //! How a command ends when it cannot do its work: one message, one exit code.
 
-use std::fmt::Display;
+use std::{error::Error, fmt::Display};
 
 use hapax_store::StoreError;
 
@@ -20,6 +20,17 @@ impl Failure {
     /// A start that was refused: exit code 2, like a usage error.
     pub(crate) fn start(message: impl Display) -> Self {
         Self::new(2, message)
+    }
+
+    /// A start that was refused for a reason with reasons of its own.
+    pub(crate) fn start_because(error: &dyn Error) -> Self {
+        let mut message = error.to_string();
+        let mut source = error.source();
+        while let Some(cause) = source {
+            message = format!("{message}: {cause}");
+            source = cause.source();
+        }
+        Self::start(message)
     }
 }
 

@@ -14,7 +14,8 @@ use hapax_gateway::{
     Gateway, Operator,
     config::{Config, Environment, Flags, ScopeSource, Service, StoreLocation},
     metric_definitions::RELOADS,
-    server::{ServerLimits, serve},
+    server::{ServerLimits, serve_tls},
+    tls::{Certificates, ServerTls, ServerTlsConfig, TlsError},
 };
 use hapax_sql::{SqliteConfig, SqliteStore};
 use metrics::counter;
@@ -124,6 +125,8 @@ pub(crate) async fn run(args: Serve) -> Result<ExitCode, Failure> {
     let flags = args.flags();
     let config = Config::load(&flags, Environment::of_process()).map_err(Failure::start)?;
     let metrics = install_metrics()?;
+    let tls = load_tls("callers", "[tls]", config.tls.as_ref())?;
+    let operator_tls = load_tls("operator", "[operator.tls]", config.operator_tls.as_ref())?;
     // Before anything is made on disk: a port that is taken leaves nothing behind.
     let listener = bind(config.listen, "--listen").await?;
     let operator_listener = bind(config.operator_listen, "--operator-listen").await?;
@@ -144,14 +147,21 @@ pub(crate) async fn run(args: Serve) -> Result<ExitCode, Failure> {
     let (announce, drain) = (config.limits.announce, config.limits.drain);
     let sweep_rows = config.sweep;
     let banner = banner(&config, &database);
-    let gateway = Gateway::new(config, hapax.clone()).await.map_err(Failure::start)?;
+    let gateway = Gateway::new(config, hapax.clone()).await;
+    let gateway = gateway.map_err(|error| Failure::start_because(&error))?;
+    let schemes = (scheme(tls.as_ref()), scheme(operator_tls.as_ref()));
+    let listeners = tls.clone().into_iter().chain(operator_tls.clone());
+    let services = gateway.clone();
+    let certificates = Certificates::new(listeners, move || services.upstream_tls());
+    tokio::spawn(certificates.clone().watch());
     hapax.start_background(BackgroundOptions { sweep_rows, ..BackgroundOptions::default() });
 
     let (stop, stop_operator) = (CancellationToken::new(), CancellationToken::new());
     let operator = Operator::new(hapax.clone(), move || metrics.render());
     let answering = operator.clone();
-    let operating = tokio::spawn(serve(
+    let operating = tokio::spawn(serve_tls(
         operator_listener,
+        operator_tls,
         move |request| {
             let answer = answering.answer(&request);
             async move { answer }
@@ -160,8 +170,9 @@ pub(crate) async fn run(args: Serve) -> Result<ExitCode, Failure> {
         stop_operator.clone(),
     ));
     let answering = gateway.clone();
-    let serving = tokio::spawn(serve(
+    let serving = tokio::spawn(serve_tls(
         listener,
+        tls,
         move |request| {
             let gateway = answering.clone();
             async move { gateway.answer(request).await }
@@ -172,10 +183,10 @@ pub(crate) async fn run(args: Serve) -> Result<ExitCode, Failure> {
     // Whoever reads the last line may send signals.
     let mut signals = Signals::new()?;
     banner.iter().for_each(|line| say(line));
-    say(&format!("operator on http://{}", addresses.1));
-    say(&format!("listening on http://{}", addresses.0));
+    say(&format!("operator on {}://{}", schemes.1, addresses.1));
+    say(&format!("listening on {}://{}", schemes.0, addresses.0));
 
-    signals.until_stop(|| reload(&gateway, &flags)).await;
+    signals.until_stop(|| reload(&gateway, &certificates, &flags)).await;
     operator.leave();
     if !announce.is_zero() {
         info!(?announce, "stopping soon: not ready any more, and still serving");
@@ -190,12 +201,13 @@ pub(crate) async fn run(args: Serve) -> Result<ExitCode, Failure> {
     );
     stop.cancel();
     // Connections and executions drain side by side: a client that hung up leaves its execution.
-    let draining = async { tokio::join!(hapax.shutdown(drain), serving) };
-    let (left, cut) = tokio::select! {
+    let closing = gateway.close_tunnels(drain);
+    let draining = async { tokio::join!(hapax.shutdown(drain), serving, closing) };
+    let (left, cut, tunnels) = tokio::select! {
         drained = draining => drained,
         () = signals.next() => {
             warn!("stopping at once: what still executes is uncertain");
-            (hapax.shutdown(Duration::ZERO).await, Ok(0))
+            (hapax.shutdown(Duration::ZERO).await, Ok(0), 0)
         }
     };
     if left > 0 {
@@ -205,6 +217,9 @@ pub(crate) async fn run(args: Serve) -> Result<ExitCode, Failure> {
         && cut > 0
     {
         warn!(cut, "connections were cut at the end of the drain");
+    }
+    if tunnels > 0 {
+        warn!(tunnels, "tunnels (Upgrade) were cut at the end of the drain");
     }
     stop_operator.cancel();
     let _ = operating.await;
@@ -218,7 +233,8 @@ fn banner(config: &Config, database: &Path) -> Vec<String> {
     let database = std::fs::canonicalize(database).unwrap_or_else(|_| database.to_owned());
     let mut lines = vec![format!("store sqlite:{}", database.display())];
     for service in &config.services {
-        lines.push(format!("upstream {} for {}", service.origin(), service.prefix));
+        let host = service.host.as_ref().map(ToString::to_string).unwrap_or_default();
+        lines.push(format!("upstream {} for {host}{}", service.origin(), service.prefix));
     }
     lines.push(match &config.scope {
         ScopeSource::SingleTenant => "scope single tenant".to_owned(),
@@ -237,8 +253,9 @@ fn not_in_front_of_itself(config: &Config, listening: SocketAddr) -> Result<(), 
                 .trim_matches(['[', ']'])
                 .parse::<IpAddr>()
                 .is_ok_and(|ip| ip == listening.ip() || ip.is_unspecified() || ip.is_loopback());
+        let own_port = if service.upstream.scheme_str() == Some("https") { 443 } else { 80 };
         let reached = listening.ip().is_unspecified() || listening.ip().is_loopback();
-        here && reached && service.upstream.port_u16().unwrap_or(80) == listening.port()
+        here && reached && service.upstream.port_u16().unwrap_or(own_port) == listening.port()
     };
     match config.services.iter().find(is_us) {
         None => Ok(()),
@@ -255,6 +272,24 @@ fn open(config: &Config, database: &Path) -> Result<SqliteStore, hapax_sql::Open
     options.timeout = config.limits.store;
     options.batch = config.group_commit;
     SqliteStore::open(options)
+}
+
+/// The certificates of a listener; `table` is where the configuration names them.
+fn load_tls(
+    listener: &'static str,
+    table: &str,
+    config: Option<&ServerTlsConfig>,
+) -> Result<Option<ServerTls>, Failure> {
+    let load = |config: &ServerTlsConfig| ServerTls::load(listener, config.clone());
+    let wrong = |error: TlsError| {
+        let failure = Failure::start_because(&error);
+        Failure { message: format!("{table}: {}", failure.message), ..failure }
+    };
+    config.map(load).transpose().map_err(wrong)
+}
+
+fn scheme(tls: Option<&ServerTls>) -> &'static str {
+    if tls.is_some() { "https" } else { "http" }
 }
 
 async fn bind(address: SocketAddr, flag: &str) -> Result<TcpListener, Failure> {
@@ -277,7 +312,10 @@ fn say(line: &str) {
 }
 
 /// Puts what the file says now in the place of what it said before, or says why not.
-async fn reload(gateway: &Gateway, flags: &Flags) {
+async fn reload(gateway: &Gateway, certificates: &Certificates, flags: &Flags) {
+    let all = certificates.clone();
+    // What came of it is logged and counted there.
+    let _ = tokio::task::spawn_blocking(move || all.reload()).await;
     let Some(file) = &flags.config else {
         return warn!("there is no configuration file to read again; see --config");
     };
@@ -285,7 +323,8 @@ async fn reload(gateway: &Gateway, flags: &Flags) {
         Err(error) => Err(error.to_string()),
         Ok(config) => {
             let lines = config.describe();
-            gateway.reload(config).await.map(|()| lines).map_err(|error| error.to_string())
+            let reloaded = gateway.reload(config).await.map(|()| lines);
+            reloaded.map_err(|error| Failure::start_because(&error).message)
         }
     };
     let result = if reloaded.is_ok() { "applied" } else { "refused" };

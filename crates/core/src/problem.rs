@@ -12,6 +12,10 @@ pub enum ProblemKind {
     KeyInvalid,
     /// The path is not quite that of a protected route, and the service may take it for it.
     PathUnclear,
+    /// The request came as early data, which others can send again.
+    EarlyData,
+    /// The request asks to turn its connection into a tunnel, which cannot be done once.
+    UpgradeRefused,
     /// The key was used for another intent.
     KeyReused,
     /// The first attempt is still under way.
@@ -58,10 +62,12 @@ pub enum ProblemKind {
 
 impl ProblemKind {
     /// Every kind, for documentation and tests.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 25] = [
         Self::KeyMissing,
         Self::KeyInvalid,
         Self::PathUnclear,
+        Self::EarlyData,
+        Self::UpgradeRefused,
         Self::KeyReused,
         Self::InFlight,
         Self::OutcomeUnknown,
@@ -89,6 +95,8 @@ impl ProblemKind {
             Self::KeyMissing => ("key-missing", 400, "The Idempotency-Key is missing"),
             Self::KeyInvalid => ("key-invalid", 400, "The Idempotency-Key is not acceptable"),
             Self::PathUnclear => ("path-unclear", 400, "The path is not quite a protected one"),
+            Self::EarlyData => ("early-data", 425, "The request came as early data"),
+            Self::UpgradeRefused => ("upgrade-refused", 400, "The connection is not upgraded"),
             Self::KeyReused => {
                 ("key-reused", 422, "The Idempotency-Key was used for another request")
             }
@@ -156,6 +164,7 @@ impl ProblemKind {
             Self::InFlight
             | Self::OutcomeUnknown
             | Self::BodyTimeout
+            | Self::EarlyData
             | Self::StoreUnavailable
             | Self::StoreRegressed
             | Self::PolicyUnknown
@@ -167,6 +176,7 @@ impl ProblemKind {
             Self::KeyMissing
             | Self::KeyInvalid
             | Self::PathUnclear
+            | Self::UpgradeRefused
             | Self::BodyInvalid
             | Self::BodyTooLarge
             | Self::ReplayForbidden

@@ -91,7 +91,9 @@ mod tests {
             .iter()
             .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
         let mut headers = HeaderMap::new();
-        fields.for_each(|(name, value)| drop(headers.append(name, value)));
+        for (name, value) in fields {
+            headers.append(name, value);
+        }
         let correlation = Correlation::of(&mut headers, Some(&FIELD));
         (correlation, headers)
     }

@@ -1,10 +1,14 @@
 //! The gateway: which way each request takes.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use hapax::{Hapax, http::headers::IDEMPOTENCY_KEY};
-use http::{Request, Response, StatusCode, header::EXPECT, request::Parts};
+use http::{
+    HeaderValue, Request, Response, StatusCode,
+    header::{CONNECTION, EXPECT},
+    request::Parts,
+};
 use metrics::{counter, histogram};
 use parking_lot::RwLock;
 use thiserror::Error;
@@ -16,11 +20,15 @@ use crate::{
     config::Config,
     correlation::Correlation,
     cors::Preflight,
-    headers, keyed,
+    headers::{self, RequestFault},
+    keyed,
     metric_definitions::{REQUEST_SECONDS, REQUESTS},
     observe, passthrough,
     server::Inbound,
-    shared::{GatewayError, Routed, Shared},
+    shared::{GatewayError, Route, Routed, Shared},
+    tls::UpstreamTls,
+    unsuited::{self, Unsuited},
+    upstream::Upstream,
     well_known,
 };
 
@@ -62,6 +70,18 @@ impl Gateway {
         Ok(())
     }
 
+    /// What services are shown now, for [`Certificates`](crate::tls::Certificates).
+    pub fn upstream_tls(&self) -> Vec<UpstreamTls> {
+        self.shared.read().upstream_tls().cloned().collect()
+    }
+
+    /// Waits until all tunnels (`Upgrade`) are closed, and cuts those that are not within this
+    /// time. Returns how many these were.
+    pub async fn close_tunnels(&self, within: Duration) -> usize {
+        let tunnels = self.shared.read().tunnels.clone();
+        tunnels.close(within).await
+    }
+
     /// Answers one request.
     pub async fn answer(&self, request: Request<Inbound>) -> Response<AnswerBody> {
         let shared = Arc::clone(&self.shared.read());
@@ -92,15 +112,18 @@ pub enum ReloadError {
 impl Shared {
     async fn answer(
         &self,
-        head: Parts,
+        mut head: Parts,
         body: Inbound,
         correlation: Correlation,
     ) -> Response<AnswerBody> {
         let begun = Instant::now();
         let method = head.method.clone();
         let (way, mut answer) = match headers::check_request(&head) {
-            Err(fault) => ("malformed", plain(fault.status(), fault.to_string())),
-            Ok(()) => self.go(head, body).await,
+            Err(fault) => ("malformed", malformed(fault)),
+            Ok(()) => {
+                self.receive(&mut head);
+                self.go(head, body).await
+            }
         };
         correlation.say(answer.headers_mut());
         let seconds = begun.elapsed().as_secs_f64();
@@ -120,19 +143,19 @@ impl Shared {
         let preflight = Preflight::of(&head);
         let preflighted = preflight
             .as_ref()
-            .and_then(|preflight| Some((preflight, self.preflighted(preflight, head.uri.path())?)));
+            .and_then(|preflight| Some((preflight, self.preflighted(preflight, &head)?)));
         if let Some((preflight, route)) = preflighted
             && let Some(answer) = self.cors.preflight(preflight, route.fields.key.header())
         {
             return ("preflight", answer);
         }
         let Some((upstream, routed)) = self.route(&head) else {
-            let text = "no service takes this path".to_owned();
+            let text = "no service takes this host and path".to_owned();
             return ("unrouted", plain(StatusCode::NOT_FOUND, text));
         };
         match routed {
             Routed::Keyed(route) if route.enforces() => {
-                keyed::answer(self, route, upstream, head, body).await
+                self.enforce(route, upstream, head, body).await
             }
             Routed::Keyed(route) => {
                 ("observed", observe::answer(self, route, upstream, head, body).await)
@@ -156,6 +179,33 @@ impl Shared {
             }
         }
     }
+
+    async fn enforce(
+        &self,
+        route: &Route,
+        upstream: &Upstream,
+        head: Parts,
+        body: Inbound,
+    ) -> (&'static str, Response<AnswerBody>) {
+        match unsuited::check(route, &head) {
+            None => keyed::answer(self, route, upstream, head, body).await,
+            Some(Unsuited::Grpc(content_type)) => ("refused", unsuited::refuse_grpc(content_type)),
+            Some(Unsuited::Problem(problem)) => {
+                let expects = head.headers.contains_key(EXPECT);
+                let refusing = keyed::refuse_unread(self, Some(route), &problem, body, expects);
+                ("refused", refusing.await)
+            }
+        }
+    }
+}
+
+fn malformed(fault: RequestFault) -> Response<AnswerBody> {
+    let mut answer = plain(fault.status(), fault.to_string());
+    if fault == RequestFault::Framing {
+        // What comes behind it may be no request (RFC 9112, section 6.3).
+        answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    answer
 }
 
 fn plain(status: StatusCode, text: String) -> Response<AnswerBody> {

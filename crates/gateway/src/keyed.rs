@@ -16,9 +16,7 @@ use hapax::{
     },
 };
 use hapax_core::{EffectId, Fingerprint, Problem, ProblemKind, RecordId, Scope};
-use http::{
-    HeaderMap, HeaderValue, Request, Response, StatusCode, Version, header::EXPECT, request::Parts,
-};
+use http::{HeaderValue, Request, Response, StatusCode, Version, header::EXPECT, request::Parts};
 use metrics::counter;
 use tokio::sync::oneshot;
 use tracing::{Instrument, info, info_span};
@@ -26,7 +24,10 @@ use tracing::{Instrument, info, info_span};
 use crate::{
     answer_body::AnswerBody,
     body::discard,
-    cors, headers,
+    causes::with_causes,
+    cors,
+    forwarded::{self, Caller},
+    headers,
     metric_definitions::UPSTREAM_FAILURES,
     passthrough,
     preference::Preference,
@@ -109,11 +110,12 @@ pub(crate) async fn refuse_unread(
 }
 
 /// 2. The scope; a request that does not say whose it is is refused, never put into a common one.
-pub(crate) fn scope(shared: &Shared, headers: &HeaderMap) -> Result<Scope, Problem> {
+pub(crate) fn scope(shared: &Shared, head: &Parts) -> Result<Scope, Problem> {
     let Some(header) = &shared.scope_header else {
         return Ok(Scope::single_tenant());
     };
-    let line = only(headers, header).filter(|_| !ends_here(headers, header));
+    let line = only(&head.headers, header).filter(|_| !ends_here(&head.headers, header));
+    let line = line.filter(|_| Caller::scope_is_believed(head));
     let scope = line.and_then(|line| Scope::principal(line.as_bytes().trim_ascii()).ok());
     scope.ok_or_else(|| {
         let detail = format!("The request needs exactly one {header} header saying whose it is.");
@@ -157,7 +159,7 @@ async fn prepare(
         },
         KeyPlace::Body(_) => None,
     };
-    let mut scope = scope(shared, &head.headers);
+    let mut scope = scope(shared, &head);
     if key_in_head.is_some() || policy.key.required {
         // Where the body may turn out to have no key, nothing is refused for want of a scope.
         scope = Ok(scope?);
@@ -270,14 +272,14 @@ fn present(
 /// The request as the service sees it: the effect id in the key's place, the attempt beside it.
 fn outgoing(
     route: &Route,
-    head: Parts,
+    mut head: Parts,
     attempt: &Attempt,
     effect_id: EffectId,
     buffered: &Buffered,
 ) -> Request<OutBody> {
-    let mut request = Request::new(OutBody::full(buffered.bytes().clone()));
+    headers::to_upstream(&mut head.headers, head.version);
+    forwarded::tell(&mut head);
     let mut headers = head.headers;
-    headers::to_upstream(&mut headers, head.version);
     strip_ours_from_request(&mut headers);
     for field in route.look_alikes.iter() {
         strip_look_alikes(&mut headers, field);
@@ -287,6 +289,7 @@ fn outgoing(
         headers.insert(IDEMPOTENCY_KEY, effect_id);
     }
     headers.insert(HAPAX_ATTEMPT, HeaderValue::from(attempt.number().to_wire()));
+    let mut request = Request::new(OutBody::full(buffered.bytes().clone()));
     *request.method_mut() = head.method;
     *request.uri_mut() = head.uri;
     *request.version_mut() = Version::HTTP_11;
@@ -306,12 +309,14 @@ async fn forward(
         Ok(answer) => answer,
         Err(SendError::NeverSent { reason }) => {
             counter!(UPSTREAM_FAILURES, "sent" => "no").increment(1);
-            info!(%effect_id, %reason, "the request never left; nothing was applied");
+            let reason = with_causes(&reason);
+            info!(%effect_id, reason, "the request was not sent, or was refused unread; nothing was applied");
             return Executed { ended: Ended::NeverSent, live: None };
         }
         Err(SendError::Unknown { reason }) => {
             counter!(UPSTREAM_FAILURES, "sent" => "maybe").increment(1);
-            info!(%effect_id, %reason, "the request went out and no answer came back");
+            let reason = with_causes(&reason);
+            info!(%effect_id, reason, "the request went out and no answer came back");
             return Executed { ended: Ended::Lost, live: None };
         }
     };

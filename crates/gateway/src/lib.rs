@@ -7,9 +7,11 @@
 
 mod answer_body;
 pub mod body;
+mod causes;
 pub mod config;
 mod correlation;
 mod cors;
+pub mod forwarded;
 mod gateway;
 pub mod headers;
 mod keyed;
@@ -21,6 +23,9 @@ mod preference;
 mod presenting;
 pub mod server;
 mod shared;
+pub mod tls;
+mod tunnel;
+mod unsuited;
 pub mod upstream;
 mod well_known;
 

@@ -2,14 +2,14 @@
 //! [`hapax::metric_definitions`]. Labels are bounded: operation names come from the
 //! configuration, the other values from closed sets.
 
-use metrics::{Unit, describe_counter, describe_histogram};
+use metrics::{Unit, describe_counter, describe_gauge, describe_histogram};
 
 /// Requests by the `way` they took: `keyed`, `keyed_without_key` for one of a keyed operation that
 /// carries none and so passed, `observed`, `refused` for a path that is
-/// not quite a protected one, `passed`, or `passed_with_key` for one
-/// whose key protects nothing, because it is on no route of a keyed operation; `preflight` that was
-/// answered here, `document` below `/.well-known/idempotency`, `unrouted` for a path of no
-/// service, `malformed` for what is no proper request.
+/// not quite a protected one and for what cannot be keyed (an upgrade, early data, gRPC), `passed`,
+/// or `passed_with_key` for one whose key protects nothing, because it is on no route of a keyed
+/// operation; `preflight` that was answered here, `document` below `/.well-known/idempotency`,
+/// `unrouted` for a host and path of no service, `malformed` for what is no proper request.
 pub const REQUESTS: &str = "hapax_requests_total";
 /// The time to the head of an answer, by `way`.
 pub const REQUEST_SECONDS: &str = "hapax_request_seconds";
@@ -21,6 +21,15 @@ pub const OBSERVED: &str = "hapax_observed_total";
 pub const UNOBSERVED: &str = "hapax_unobserved_total";
 /// Failures to get an answer from the service, by whether the request was `sent`.
 pub const UPSTREAM_FAILURES: &str = "hapax_upstream_failures_total";
+/// Connections that were turned into tunnels (`Upgrade`) and are open now.
+pub const TUNNELS: &str = "hapax_tunnels";
+/// TLS handshakes with callers and operators that did not come to an end, by `reason`.
+pub const TLS_FAILURES: &str = "hapax_tls_handshake_failures_total";
+/// Looks at changed certificate files, by `result`: `taken`, or `refused` where the old ones stay.
+pub const TLS_RELOADS: &str = "hapax_tls_reloads_total";
+/// The time until a certificate expires that we show, by `of`: `callers`, `operator`, or `services`
+/// for the first of those that are shown to services. Negative when it is over.
+pub const TLS_EXPIRY_SECONDS: &str = "hapax_tls_certificate_expiry_seconds";
 
 /// Attempts to put another configuration in place, by `result`: `applied` or `refused`.
 pub const RELOADS: &str = "hapax_config_reloads_total";
@@ -33,4 +42,8 @@ pub fn describe() {
     describe_counter!(UNOBSERVED, "Observe mode: arrivals that were not reported");
     describe_counter!(RELOADS, "Configurations put in place, or refused");
     describe_counter!(UPSTREAM_FAILURES, "Requests without an answer from the service");
+    describe_gauge!(TUNNELS, "Upgraded connections that are open");
+    describe_counter!(TLS_FAILURES, "TLS handshakes that came to no end");
+    describe_counter!(TLS_RELOADS, "Changed certificate files that were looked at");
+    describe_gauge!(TLS_EXPIRY_SECONDS, Unit::Seconds, "Time until a certificate expires");
 }

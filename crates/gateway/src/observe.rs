@@ -24,6 +24,7 @@ use crate::{
     passthrough,
     server::Inbound,
     shared::{Route, Shared},
+    tunnel,
     upstream::{Upstream, UpstreamBody},
 };
 
@@ -55,6 +56,10 @@ pub(crate) async fn answer(
     head: Parts,
     body: Inbound,
 ) -> Response<AnswerBody> {
+    if tunnel::asked(&head).is_some() {
+        counter!(UNOBSERVED, "reason" => "upgrade").increment(1);
+        return passthrough::answer(shared, upstream, head, body, false).await;
+    }
     let Ok(permit) = Arc::clone(&shared.observer.0).try_acquire_owned() else {
         counter!(UNOBSERVED, "reason" => "busy").increment(1);
         return passthrough::answer(shared, upstream, head, body, false).await;

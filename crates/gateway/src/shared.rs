@@ -7,7 +7,7 @@ use hapax::{
     http::{
         FieldNames, NotAHeader,
         body::{BufferBudget, ReadLimits},
-        headers::IDEMPOTENCY_KEY,
+        headers::{IDEMPOTENCY_KEY, strip_look_alikes},
     },
 };
 use hapax_core::{KeySource, Kind, Mode, Problem, ProblemKind};
@@ -20,10 +20,13 @@ use http::{
 use thiserror::Error;
 
 use crate::{
-    config::{self, Answers, Config, ScopeSource},
+    config::{self, Answers, Config, ScopeSource, host},
     cors::{Cors, Preflight},
+    forwarded::Caller,
     observe::Observer,
     presenting::Presentation,
+    tls::UpstreamTls,
+    tunnel::Tunnels,
     upstream::{BaseError, Upstream, UpstreamConfig},
     well_known::WellKnown,
 };
@@ -35,6 +38,7 @@ pub(crate) struct Shared {
     pub(crate) read_limits: ReadLimits,
     pub(crate) budget: BufferBudget,
     pub(crate) observer: Observer,
+    pub(crate) tunnels: Tunnels,
     /// Whether no operation enforces: then not even our own fields are touched anywhere.
     pub(crate) only_observes: bool,
     pub(crate) presentation: Presentation,
@@ -76,11 +80,18 @@ impl Shared {
         hapax: Hapax,
         before: Option<&Self>,
     ) -> Result<Self, GatewayError> {
-        let connect =
-            UpstreamConfig { connect_timeout: config.limits.connect, ..Default::default() };
         let upstream = |service: &config::Service| {
-            let kept = before.and_then(|before| before.upstream_of(service, &config));
-            kept.map_or_else(|| Upstream::new(&service.upstream, connect), |kept| Ok(kept.clone()))
+            if let Some(kept) = before.and_then(|before| before.upstream_of(service, &config)) {
+                return Ok(kept.clone());
+            }
+            let how = UpstreamConfig {
+                connect_timeout: config.limits.connect,
+                protocol: service.protocol,
+                tls: service.tls.clone(),
+                ..UpstreamConfig::default()
+            };
+            Upstream::new(&service.upstream, how)
+                .map_err(|error| GatewayError::Upstream { upstream: service.origin(), error })
         };
         let upstreams = config.services.iter().map(upstream).collect::<Result<_, _>>()?;
         let scope_header = match &config.scope {
@@ -119,6 +130,7 @@ impl Shared {
                     |before| before.budget.clone(),
                 ),
             observer: before.map(|before| before.observer.clone()).unwrap_or_default(),
+            tunnels: before.map(|before| before.tunnels.clone()).unwrap_or_default(),
             only_observes,
             config,
             upstreams,
@@ -126,13 +138,35 @@ impl Shared {
         })
     }
 
-    /// The service of a request, and what it is there; `None` where no service takes its path.
+    /// Finds out where a request comes from, and takes from its head what a stranger says of that
+    /// and of whose it is.
+    pub(crate) fn receive(&self, head: &mut Parts) {
+        self.config.forwarding.receive(head, self.only_observes);
+        if let Some(scope) = &self.scope_header
+            && !self.only_observes
+            && !Caller::scope_is_believed(head)
+        {
+            head.headers.remove(scope);
+            strip_look_alikes(&mut head.headers, scope);
+        }
+    }
+
+    /// What is shown to services, and renewed when its files change.
+    pub(crate) fn upstream_tls(&self) -> impl Iterator<Item = &UpstreamTls> {
+        self.upstreams.iter().filter_map(Upstream::tls)
+    }
+
+    /// The service of a request, and what it is there; `None` where no service takes its host and
+    /// path.
     pub(crate) fn route(&self, head: &Parts) -> Option<(&Upstream, Routed<'_>)> {
-        let found = self.config.route(&head.method, head.uri.path())?;
+        let host = host::of_request(head)?;
+        let found = self.config.route(&head.method, &host, head.uri.path())?;
         let mut services = self.config.services.iter().zip(&self.upstreams);
         let (_, upstream) = services.find(|(service, _)| std::ptr::eq(*service, found.service))?;
         let routed = match found.operation {
-            None => self.near_miss(head).map_or(Routed::Elsewhere, Routed::NearMiss),
+            None => self
+                .near_miss(head, &host, found.service)
+                .map_or(Routed::Elsewhere, Routed::NearMiss),
             Some(operation) => match self.routes.get(&address(operation)) {
                 Some(route) => Routed::Keyed(route),
                 None => Routed::Elsewhere,
@@ -145,7 +179,10 @@ impl Shared {
     fn upstream_of(&self, service: &config::Service, config: &Config) -> Option<&Upstream> {
         let same_way = self.config.limits.connect == config.limits.connect;
         let mut services = self.config.services.iter().zip(&self.upstreams);
-        let found = services.find(|(own, _)| same_way && own.upstream == service.upstream)?;
+        let found = services.find(|(own, _)| {
+            let same_service = own.upstream == service.upstream;
+            same_way && same_service && own.protocol == service.protocol && own.tls == service.tls
+        })?;
         Some(found.1)
     }
 
@@ -160,14 +197,15 @@ impl Shared {
     }
 
     /// The enforced operation that a preflight asks for, if it is for one.
-    pub(crate) fn preflighted(&self, preflight: &Preflight, path: &str) -> Option<&Route> {
-        let operation = self.config.route(&preflight.method, path)?.operation?;
+    pub(crate) fn preflighted(&self, preflight: &Preflight, head: &Parts) -> Option<&Route> {
+        let (host, path) = (host::of_request(head)?, head.uri.path());
+        let operation = self.config.route(&preflight.method, &host, path)?.operation?;
         self.routes.get(&address(operation)).filter(|route| route.enforces())
     }
 
     /// The problem of a request that is on no route and would pass without the protection that its
     /// caller, or the operation, asks for.
-    fn near_miss(&self, head: &Parts) -> Option<Problem> {
+    fn near_miss(&self, head: &Parts, host: &str, service: &config::Service) -> Option<Problem> {
         let asks_for_protection = |operation: &config::Operation| {
             let key = &operation.policy.key;
             key.required
@@ -177,10 +215,14 @@ impl Shared {
                     KeySource::Body(_) => true,
                 }
         };
-        let route = self.config.near_miss(&head.method, head.uri.path(), asks_for_protection)?;
+        let path = head.uri.path();
+        let near = self.config.near_miss(&head.method, host, path, service, asks_for_protection);
+        let route = near?;
+        let exactly =
+            if route.host().is_some() { "method, host and path" } else { "method and path" };
         let detail = format!(
             "This request would not be protected, but the service may take it for {route}. Send it \
-             with that method and path exactly."
+             with that {exactly} exactly."
         );
         Some(Problem::new(ProblemKind::PathUnclear, detail))
     }
@@ -213,9 +255,15 @@ pub enum GatewayError {
     /// The store could not take the operations' policies.
     #[error("the operations' policies could not be stored")]
     Store(#[from] StoreError),
-    /// An upstream's address is not one.
-    #[error(transparent)]
-    Upstream(#[from] BaseError),
+    /// A service cannot be spoken to as it is configured.
+    #[error("the service at {upstream} cannot be used")]
+    Upstream {
+        /// Its address.
+        upstream: String,
+        /// What is wrong.
+        #[source]
+        error: BaseError,
+    },
     /// A policy names what cannot be a header.
     #[error(transparent)]
     Header(#[from] NotAHeader),

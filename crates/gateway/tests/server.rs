@@ -61,7 +61,8 @@ impl Server {
 }
 
 async fn hello(request: Request<Inbound>) -> Response<Full<Bytes>> {
-    let known = request.extensions().get::<Peer>().is_some_and(|peer| peer.0.ip().is_loopback());
+    let known =
+        request.extensions().get::<Peer>().is_some_and(|peer| peer.address.ip().is_loopback());
     Response::new(Full::from(format!("{:?} {known}", request.version())))
 }
 

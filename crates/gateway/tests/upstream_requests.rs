@@ -109,3 +109,12 @@ async fn trailers_of_a_request_go_through() {
     let wire = on_the_wire(request.body(OutBody::streaming(body)).unwrap()).await;
     assert!(wire.ends_with("3\r\npay\r\n0\r\nx-sum: 17\r\n\r\n"), "{wire}");
 }
+
+#[tokio::test]
+async fn with_expect_a_service_that_never_asks_gets_the_body_after_a_moment() {
+    let request = Request::post("/pay").header("host", "api").header("expect", "100-continue");
+    let begun = tokio::time::Instant::now();
+    let wire = on_the_wire(request.body(unsized_body("pay")).unwrap()).await;
+    assert!(wire.contains("expect: 100-continue") && wire.contains("\r\npay\r\n"), "{wire}");
+    assert!(begun.elapsed() >= std::time::Duration::from_secs(1), "it was not waited for");
+}

@@ -7,7 +7,13 @@ use http::{HeaderMap, Method, request};
 use http_body_util::{BodyExt, Full, combinators::BoxBody};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use tokio::{net::TcpStream, runtime::Runtime, task::JoinHandle, time::timeout};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+    runtime::Runtime,
+    task::JoinHandle,
+    time::timeout,
+};
 use uuid::Uuid;
 
 use crate::{Answer, Gateway};
@@ -19,7 +25,7 @@ pub(crate) static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
 });
 
 /// No answer takes longer, whatever the gateway does.
-const PATIENCE: Duration = Duration::from_secs(40);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(40);
 
 /// A key that nobody has used: random, as a client should make it.
 pub fn fresh_key() -> String {
@@ -30,6 +36,7 @@ pub fn fresh_key() -> String {
 #[derive(Clone, Debug)]
 pub struct Request {
     method: Method,
+    host: String,
     target: String,
     headers: Vec<(String, String)>,
     body: Bytes,
@@ -42,6 +49,7 @@ impl Request {
     pub fn new(method: &str, target: &str) -> Self {
         Self {
             method: method.parse().expect("a method"),
+            host: "gateway".to_owned(),
             target: target.to_owned(),
             headers: Vec::new(),
             body: Bytes::new(),
@@ -76,6 +84,13 @@ impl Request {
     #[must_use]
     pub fn json(mut self, json: &str) -> Self {
         self.body = Bytes::from(json.to_owned());
+        self
+    }
+
+    /// To another host.
+    #[must_use]
+    pub fn host(mut self, host: &str) -> Self {
+        host.clone_into(&mut self.host);
         self
     }
 
@@ -150,7 +165,8 @@ impl Request {
 
     /// The request's text for a raw connection, framing included.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut text = format!("{} {} HTTP/1.1\r\nhost: gateway\r\n", self.method, self.target);
+        let mut text =
+            format!("{} {} HTTP/1.1\r\nhost: {}\r\n", self.method, self.target, self.host);
         for (name, value) in &self.headers {
             text += &format!("{name}: {value}\r\n");
         }
@@ -234,9 +250,13 @@ pub fn start(to: SocketAddr, request: &Request) -> Pending {
 /// A request under way. Dropped, it goes on; only [`Pending::hang_up`] ends it.
 pub struct Pending(JoinHandle<Result<Answer, BoxError>>);
 
-type BoxError = Box<dyn std::error::Error + Send + Sync>;
+pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 impl Pending {
+    pub(crate) const fn new(sending: JoinHandle<Result<Answer, BoxError>>) -> Self {
+        Self(sending)
+    }
+
     /// Waits for the answer.
     ///
     /// # Panics
@@ -269,10 +289,18 @@ impl Pending {
 async fn http_1(to: SocketAddr, request: &Request) -> Result<Answer, BoxError> {
     let stream = TcpStream::connect(to).await?;
     stream.set_nodelay(true)?;
+    http_1_on(stream, request).await
+}
+
+/// Over a stream that is there.
+pub(crate) async fn http_1_on<S>(stream: S, request: &Request) -> Result<Answer, BoxError>
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
     let head =
-        request.head(http::Request::builder()).uri(&request.target).header("host", "gateway");
+        request.head(http::Request::builder()).uri(&request.target).header("host", &request.host);
     // Polled by the same task, so that ending it closes the connection.
     let answering = async {
         let response = sender.send_request(head.body(request.to_body())?).await?;
@@ -291,12 +319,24 @@ async fn http_1(to: SocketAddr, request: &Request) -> Result<Answer, BoxError> {
 
 async fn http_2(to: SocketAddr, request: &Request) -> Result<Answer, BoxError> {
     let stream = TcpStream::connect(to).await?;
+    http_2_on(stream, request, "http").await
+}
+
+/// Over a stream that is there.
+pub(crate) async fn http_2_on<S>(
+    stream: S,
+    request: &Request,
+    scheme: &str,
+) -> Result<Answer, BoxError>
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
     let io = TokioIo::new(stream);
     let (mut sender, connection) =
         hyper::client::conn::http2::handshake(TokioExecutor::new(), io).await?;
     let driver = tokio::spawn(connection);
-    let head =
-        request.head(http::Request::builder()).uri(format!("http://gateway{}", request.target));
+    let target = format!("{scheme}://{}{}", request.host, request.target);
+    let head = request.head(http::Request::builder()).uri(target);
     let response = sender.send_request(head.body(request.to_body())?).await?;
     let answer = received(response).await;
     driver.abort();

@@ -114,8 +114,8 @@ impl Serve {
     #[track_caller]
     pub fn start(&self) -> Gateway {
         let mut process = self.spawn();
-        let address = process.line("listening on http://").parse().expect("an address");
-        let operator = process.line("operator on http://").parse().expect("an address");
+        let address = address_of(&process.line("listening on "));
+        let operator = address_of(&process.line("operator on "));
         Gateway { process, address, operator, serve: self.clone() }
     }
 
@@ -159,6 +159,11 @@ impl Serve {
             .envs(self.env.iter().map(|(name, value)| (name, value)));
         command
     }
+}
+
+fn address_of(url: &str) -> SocketAddr {
+    let address = url.split_once("://").map_or(url, |(_, address)| address);
+    address.parse().expect("an address")
 }
 
 /// A running gateway. Dropped, it is killed.
@@ -239,6 +244,15 @@ impl Gateway {
     pub fn restart(&mut self) {
         self.kill();
         *self = self.serve.start();
+    }
+
+    /// The most memory that it has had so far, in bytes.
+    pub fn peak_memory(&self) -> usize {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id()));
+        let status = status.expect("it runs");
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kib = peak.and_then(|peak| peak.trim().strip_suffix(" kB"));
+        kib.and_then(|kib| kib.trim().parse::<usize>().ok()).expect("a number") * 1024
     }
 
     /// What it has printed so far.

@@ -23,6 +23,7 @@ mod process;
 mod proxy;
 mod raw;
 mod stage;
+mod tls;
 mod upstream;
 mod wait;
 
@@ -36,6 +37,7 @@ pub use self::{
     proxy::{Proxy, ProxyKind},
     raw::Connection,
     stage::Stage,
+    tls::{Authority, Pair, TlsClient},
     upstream::{Arrival, Effect, Upstream, UpstreamKind},
     wait::{eventually, until},
 };

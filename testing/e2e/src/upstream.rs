@@ -11,7 +11,7 @@ use std::{
 use serde::Deserialize;
 use tokio::net::TcpSocket;
 
-use crate::{client::RUNTIME, command::upstream_binary, process::Process, wait::until};
+use crate::{Pair, client::RUNTIME, command::upstream_binary, process::Process, wait::until};
 
 /// How long anything that is under way may take to show in a log.
 const SHOWN: Duration = Duration::from_secs(20);
@@ -46,6 +46,10 @@ pub struct Arrival {
     pub text: Option<String>,
     /// Whether the whole body arrived.
     pub complete: bool,
+    /// The version of HTTP.
+    pub version: String,
+    /// Whether the gateway showed a certificate.
+    pub certified: bool,
 }
 
 impl Arrival {
@@ -99,12 +103,23 @@ pub struct Upstream {
     dir: PathBuf,
     address: SocketAddr,
     kind: UpstreamKind,
+    tls: Option<(Pair, Option<PathBuf>)>,
     _reserved: TcpSocket,
 }
 
 impl Upstream {
     /// Starts a service with its logs in `dir`.
     pub fn start(dir: &Path, kind: UpstreamKind) -> Self {
+        Self::start_with(dir, kind, None)
+    }
+
+    /// Starts a service that speaks TLS, and wants a certificate of this authority if there is one.
+    pub fn start_tls(dir: &Path, pair: &Pair, client_ca: Option<&Path>) -> Self {
+        let tls = (pair.clone(), client_ca.map(Path::to_owned));
+        Self::start_with(dir, UpstreamKind::Plain, Some(tls))
+    }
+
+    fn start_with(dir: &Path, kind: UpstreamKind, tls: Option<(Pair, Option<PathBuf>)>) -> Self {
         let _runtime = RUNTIME.enter();
         // Bound and never listening: connections are refused until the process listens beside it.
         let reserved = TcpSocket::new_v4().expect("a socket");
@@ -112,14 +127,15 @@ impl Upstream {
         reserved.bind("127.0.0.1:0".parse().expect("an address")).expect("a free port");
         let address = reserved.local_addr().expect("an address");
         let mut upstream =
-            Self { process: None, dir: dir.to_owned(), address, kind, _reserved: reserved };
+            Self { process: None, dir: dir.to_owned(), address, kind, tls, _reserved: reserved };
         upstream.restart();
         upstream
     }
 
     /// Where it is.
     pub fn url(&self) -> String {
-        format!("http://{}", self.address)
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        format!("{scheme}://{}", self.address)
     }
 
     /// Kills it: connections are refused from now on.
@@ -134,6 +150,12 @@ impl Upstream {
         command.arg("--dir").arg(&self.dir).arg("--listen").arg(self.address.to_string());
         if self.kind == UpstreamKind::Collapsing {
             command.arg("--collapse");
+        }
+        if let Some((pair, client_ca)) = &self.tls {
+            command.arg("--certificate").arg(&pair.certificate).arg("--key").arg(&pair.key);
+            client_ca.iter().for_each(|ca| {
+                command.arg("--client-ca").arg(ca);
+            });
         }
         let mut process = Process::spawn("the upstream", &mut command);
         process.line("upstream on ");

@@ -27,24 +27,19 @@ pub(super) fn collide(one: SocketAddr, other: SocketAddr) -> bool {
     one.port() != 0 && one.port() == other.port() && same_host
 }
 
-/// Reads `http://host:port`. It is never repeated: somebody may have put a password into it.
+/// Reads `http://host:port` or `https://host:port`. It is never repeated: somebody may have put a password into it.
 ///
 /// What comes back has one spelling for one service, since records remember where their effect
-/// happened: a host in lower case, no port where it is 80.
+/// happened: a host in lower case, no port where it is its scheme's own.
 pub(super) fn upstream(text: &str) -> Result<Uri, Fault> {
     const EXAMPLE: &str = "write a scheme, a host and a port, such as \"http://127.0.0.1:3000\"";
     let wrong = |what: &str| Err(Fault::new(what, EXAMPLE));
     let Ok(uri) = Uri::from_str(text) else { return wrong("it is not a URL") };
-    match uri.scheme() {
-        Some(scheme) if *scheme == Scheme::HTTP => {}
-        Some(scheme) if *scheme == Scheme::HTTPS => {
-            return Err(Fault::new(
-                "TLS to the service comes with a later version of hapax",
-                "use http:// on a network you trust, or a local proxy that speaks TLS",
-            ));
-        }
-        _ => return wrong("it is not an http:// URL"),
-    }
+    let (scheme, own_port) = match uri.scheme() {
+        Some(scheme) if *scheme == Scheme::HTTP => ("http", 80),
+        Some(scheme) if *scheme == Scheme::HTTPS => ("https", 443),
+        _ => return wrong("it is not an http:// or https:// URL"),
+    };
     let Some(authority) = uri.authority() else { return wrong("it has no host") };
     if authority.as_str().contains('@') {
         return Err(Fault::new(
@@ -62,7 +57,7 @@ pub(super) fn upstream(text: &str) -> Result<Uri, Fault> {
             "end it after the port; prefix = \"/…\" of a [[service]] chooses by path",
         ));
     }
-    // A port that is no number between 1 and 65,535 would silently be taken for 80.
+    // A port that is no number between 1 and 65,535 would silently be taken for the scheme's own.
     let after_host = authority.as_str().strip_prefix(authority.host()).unwrap_or_default();
     let port = match after_host.strip_prefix(':').map(str::parse::<u16>) {
         None => None,
@@ -71,15 +66,16 @@ pub(super) fn upstream(text: &str) -> Result<Uri, Fault> {
     };
     let host = authority.host().to_ascii_lowercase();
     let origin = match port {
-        None | Some(80) => format!("http://{host}"),
-        Some(port) => format!("http://{host}:{port}"),
+        Some(port) if port != own_port => format!("{scheme}://{host}:{port}"),
+        _ => format!("{scheme}://{host}"),
     };
     Uri::from_str(&origin).or_else(|_| wrong("it is not a URL"))
 }
 
-/// The origin of an upstream as records remember it: `http://host:port`.
+/// The origin of an upstream as records remember it: `http://host:port` or `https://host:port`.
 pub(super) fn origin(upstream: &Uri) -> String {
-    format!("http://{}", upstream.authority().map_or("", |authority| authority.as_str()))
+    let scheme = upstream.scheme_str().unwrap_or("http");
+    format!("{scheme}://{}", upstream.authority().map_or("", |authority| authority.as_str()))
 }
 
 #[cfg(test)]
@@ -93,6 +89,9 @@ mod tests {
             ("http://Payments.Internal:80/", "http://payments.internal"),
             ("HTTP://a", "http://a"),
             ("http://[::1]:3000", "http://[::1]:3000"),
+            ("https://A:443", "https://a"),
+            ("https://a:80", "https://a:80"),
+            ("http://a:443", "http://a:443"),
         ] {
             assert_eq!(upstream(text).map(|uri| origin(&uri)).as_deref(), Ok(expected), "{text}");
         }
@@ -104,10 +103,9 @@ mod tests {
             ("", "it is not a URL"),
             ("http://", "it is not a URL"),
             ("http://a b", "it is not a URL"),
-            ("127.0.0.1:3000", "it is not an http:// URL"),
-            ("/v1", "it is not an http:// URL"),
-            ("ftp://a", "it is not an http:// URL"),
-            ("https://a", "TLS to the service comes with a later version of hapax"),
+            ("127.0.0.1:3000", "it is not an http:// or https:// URL"),
+            ("/v1", "it is not an http:// or https:// URL"),
+            ("ftp://a", "it is not an http:// or https:// URL"),
             ("http://u:hunter2@a", "it holds credentials, which hapax does not send"),
             ("http://a/hunter2", "it has a path, and requests go through with their own"),
             ("http://a?hunter2", "it has a path, and requests go through with their own"),

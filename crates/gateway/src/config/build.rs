@@ -14,8 +14,11 @@ use super::{
     At, Config, Environment, Fault, Operation, Place, Report, RoutePattern, Routes, ScopeSource,
     Service, StoreLocation, address, check,
     draft::{Draft, OperationDraft, ServiceDraft},
-    routes, service,
+    host::rank,
+    routes,
+    service::{self, Area},
 };
+use crate::upstream::Protocol;
 
 const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 8080);
 const OPERATOR_LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8081);
@@ -37,6 +40,9 @@ pub(super) fn build(draft: Draft, has_file: bool, env: Environment, report: &Rep
     Config {
         listen: draft.listen.map_or(LISTEN, |listen| listen.value),
         operator_listen: draft.operator_listen.map_or(OPERATOR_LISTEN, |listen| listen.value),
+        tls: draft.tls,
+        operator_tls: draft.operator_tls,
+        forwarding: draft.forwarding,
         store: draft
             .store
             .map_or_else(|| StoreLocation::Sqlite("hapax.db".into()), |store| store.value),
@@ -106,20 +112,45 @@ fn check_services(draft: &Draft, missing: &Place, report: &Report) {
         report.add(missing, Fault::new("there is no service to pass requests to", help));
     }
     let mut seen = BTreeMap::new();
-    for prefix in draft.services.iter().filter_map(|service| service.prefix.as_ref()) {
-        if let Some(first) = seen.insert(prefix.value.as_str(), &prefix.place) {
-            let what = format!("\"{}/\" is the prefix of two services{}", prefix.value, on(first));
-            let help = "give each service its own prefix, such as prefix = \"/v1\"";
+    for service in &draft.services {
+        check_connection(service, report);
+        let (Some(prefix), None | Some(Some(_))) = (&service.prefix, &service.host) else {
+            continue;
+        };
+        let host = service.host();
+        if let Some(first) = seen.insert((host, prefix.value.as_str()), &prefix.place) {
+            let of_host = host.map_or(String::new(), |host| format!(" for {host}"));
+            let on = on(first);
+            let what = format!("\"{}/\" is the prefix of two services{of_host}{on}", prefix.value);
+            let help = "give each service its own prefix, such as prefix = \"/v1\", or its own \
+                        host, such as host = \"api.example.com\"";
             report.add(&prefix.place, Fault::new(what, help));
         }
     }
 }
 
+/// Whether a service can be spoken to as it is said.
+fn check_connection(service: &ServiceDraft, report: &Report) {
+    let Some(upstream) = &service.upstream else { return };
+    let over_tls = upstream.value.scheme_str() == Some("https");
+    if let Some(tls) = service.tls.as_ref().filter(|_| !over_tls) {
+        let what = "the upstream is http://, which has no TLS";
+        report.add(&tls.place, Fault::new(what, "write https:// in its upstream, or remove it"));
+    }
+    let protocol = service.protocol.as_ref();
+    if let Some(protocol) = protocol.filter(|at| over_tls && at.value == Protocol::Http2) {
+        let what = "h2c is HTTP/2 without TLS, and the upstream is https://";
+        let help = "remove it: over TLS the service says itself whether it speaks HTTP/2";
+        report.add(&protocol.place, Fault::new(what, help));
+    }
+}
+
 fn check_operations(draft: &Draft, report: &Report) {
-    let prefixes = prefixes(&draft.services);
-    // Under a prefix that is wrong there might be anything.
-    let has_services =
-        !prefixes.is_empty() && draft.services.iter().all(|service| service.prefix.is_some());
+    let areas = areas(&draft.services);
+    // Under a prefix or host that is wrong there might be anything.
+    let is_right =
+        |service: &ServiceDraft| service.prefix.is_some() && !matches!(service.host, Some(None));
+    let has_services = !areas.is_empty() && draft.services.iter().all(is_right);
     let mut names = BTreeMap::new();
     for (at, operation) in draft.operations.iter().enumerate() {
         if operation.sound {
@@ -132,9 +163,15 @@ fn check_operations(draft: &Draft, report: &Report) {
             }
         }
         for (nth, route) in operation.routes.iter().enumerate() {
-            if has_services && service::reached(&prefixes, &route.value).is_empty() {
-                let what = format!("\"{}\" is under the prefix of no service", route.value);
-                let help = "correct the path, or add a [[service]] with its prefix";
+            if has_services && service::reached(&areas, &route.value).is_empty() {
+                let (what, help) = match route.value.host() {
+                    None => ("prefix", "correct the path, or add a [[service]] with its prefix"),
+                    Some(_) => (
+                        "host and prefix",
+                        "correct it, or add a [[service]] with this host and prefix",
+                    ),
+                };
+                let what = format!("\"{}\" is under the {what} of no service", route.value);
                 report.add(&route.place, Fault::new(what, help));
             }
             let earlier = operation.routes.iter().take(nth);
@@ -172,9 +209,12 @@ fn check_unambiguous(
     }
 }
 
-fn prefixes(services: &[ServiceDraft]) -> Vec<&str> {
-    let prefixes = services.iter().map(|service| service.prefix.as_ref());
-    prefixes.map(|prefix| prefix.map_or("", |at| at.value.as_str())).collect()
+fn areas(services: &[ServiceDraft]) -> Vec<Area<'_>> {
+    fn area(service: &ServiceDraft) -> Area<'_> {
+        let prefix = service.prefix.as_ref().map_or("", |at| at.value.as_str());
+        Area { host: service.host(), prefix }
+    }
+    services.iter().map(area).collect()
 }
 
 fn on(place: &Place) -> String {
@@ -190,13 +230,16 @@ fn connect(
     drafts: &[ServiceDraft],
     operations: Vec<OperationDraft>,
 ) -> (Vec<Service>, Vec<Arc<Operation>>) {
-    let prefixes = prefixes(drafts);
+    let areas = areas(drafts);
     let mut services: Vec<Service> = drafts
         .iter()
-        .zip(&prefixes)
-        .map(|(draft, prefix)| Service {
+        .zip(&areas)
+        .map(|(draft, Area { host, prefix })| Service {
             upstream: draft.upstream.as_ref().map(|at| at.value.clone()).unwrap_or_default(),
+            host: host.cloned(),
             prefix: if prefix.is_empty() { "/".to_owned() } else { (*prefix).to_owned() },
+            protocol: draft.protocol.as_ref().map(|at| at.value).unwrap_or_default(),
+            tls: draft.tls.as_ref().map(|at| at.value.clone()).unwrap_or_default(),
             routes: Routes::default(),
         })
         .collect();
@@ -205,7 +248,7 @@ fn connect(
         let routes: Vec<_> = draft.routes.into_iter().map(|route| route.value).collect();
         let mut of_target: BTreeMap<String, Arc<Operation>> = BTreeMap::new();
         for route in &routes {
-            for at in service::reached(&prefixes, route) {
+            for at in service::reached(&areas, route) {
                 let Some(service) = services.get_mut(at) else { continue };
                 let target = service.origin();
                 let operation = of_target.entry(target.clone()).or_insert_with(|| {
@@ -221,7 +264,7 @@ fn connect(
         }
         connected.extend(of_target.into_values());
     }
-    // The longest prefix that fits is the first that fits.
-    services.sort_by_key(|service| Reverse(service.prefix.len()));
+    // The most special host, then the longest prefix that fits is the first that fits.
+    services.sort_by_key(|service| Reverse((rank(service.host.as_ref()), service.prefix.len())));
     (services, connected)
 }

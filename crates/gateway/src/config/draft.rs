@@ -6,8 +6,13 @@ use hapax_core::OperationPolicy;
 use http::{HeaderName, Uri};
 
 use super::{
-    Answers, At, Cors, EffectSecretSource, Limits, Place, Problems, RoutePattern, ScopeSource,
-    StoreLocation,
+    Answers, At, Cors, EffectSecretSource, HostPattern, Limits, Place, Problems, RoutePattern,
+    ScopeSource, StoreLocation,
+};
+use crate::{
+    forwarded::Forwarding,
+    tls::{ServerTlsConfig, UpstreamTlsConfig},
+    upstream::Protocol,
 };
 
 /// A configuration before its parts are held against each other.
@@ -15,6 +20,9 @@ use super::{
 pub(super) struct Draft {
     pub(super) listen: Option<At<SocketAddr>>,
     pub(super) operator_listen: Option<At<SocketAddr>>,
+    pub(super) tls: Option<ServerTlsConfig>,
+    pub(super) operator_tls: Option<ServerTlsConfig>,
+    pub(super) forwarding: Forwarding,
     pub(super) store: Option<At<StoreLocation>>,
     pub(super) effect_secret: EffectSecretSource,
     /// `Some(None)` is a scope that was given and is wrong.
@@ -38,6 +46,17 @@ pub(super) struct ServiceDraft {
     pub(super) upstream: Option<At<Uri>>,
     /// Without the slash at its end: `""` is every path.
     pub(super) prefix: Option<At<String>>,
+    /// `Some(None)` is a host that was given and is wrong.
+    pub(super) host: Option<Option<At<HostPattern>>>,
+    pub(super) protocol: Option<At<Protocol>>,
+    pub(super) tls: Option<At<UpstreamTlsConfig>>,
+}
+
+impl ServiceDraft {
+    /// The host that it is for; `None` is every host.
+    pub(super) fn host(&self) -> Option<&HostPattern> {
+        self.host.as_ref()?.as_ref().map(|at| &at.value)
+    }
 }
 
 /// An operation. Its policy has no target yet.

@@ -1,17 +1,15 @@
 //! The configuration file, table by table.
 
-use std::net::SocketAddr;
-
 use super::{
-    At, Report, StoreLocation, address, cors,
+    Report, StoreLocation, address, cors,
     draft::Draft,
-    header, limits, operation, problems, scope,
+    forwarding, header, limits, operation, problems, scope,
     section::{Section, Source, Value},
-    service, store,
+    service, store, tls,
 };
 
 /// Tables and keys of the whole design that this version does not have.
-const LATER: [&str; 5] = ["console", "outbox", "reconciler", "relay", "tls"];
+const LATER: [&str; 4] = ["console", "outbox", "reconciler", "relay"];
 
 /// Reads a whole file. What is wrong with it is in the report; `None` where it is no TOML.
 pub(super) fn read(text: &str, report: &Report) -> Option<Draft> {
@@ -26,6 +24,15 @@ fn read_root(mut root: Section<'_>) -> Draft {
     if let Some(listen) = root.take("listen") {
         draft.listen = listen.parse("an address", "0.0.0.0:8080", address::listen);
     }
+    if let Some(tls) = root.take("tls").and_then(Value::headed_section) {
+        draft.tls = tls::read_server(tls);
+    }
+    if let Some(trusted) = root.take("trusted_proxies") {
+        draft.forwarding.trusted = Some(forwarding::read_trusted(trusted));
+    }
+    if let Some(fields) = root.take("forwarded") {
+        draft.forwarding.fields = forwarding::read_fields(fields).unwrap_or_default();
+    }
     if let Some(store) = root.take("store") {
         draft.store = store.parse("a store", "sqlite:hapax.db", StoreLocation::parse);
     }
@@ -34,7 +41,7 @@ fn read_root(mut root: Section<'_>) -> Draft {
     }
     draft.scope = root.take("scope").map(scope::read);
     if let Some(operator) = root.take("operator").and_then(Value::headed_section) {
-        draft.operator_listen = read_operator(operator);
+        read_operator(operator, &mut draft);
     }
     if let Some(services) = root.take("service") {
         draft.services = services.headed_sections().into_iter().map(service::read).collect();
@@ -72,10 +79,13 @@ fn read_root(mut root: Section<'_>) -> Draft {
     draft
 }
 
-fn read_operator(mut section: Section<'_>) -> Option<At<SocketAddr>> {
-    section.refuse_later(&["tls", "tokens"]);
-    let listen = section.take("listen");
-    let listen = listen.and_then(|at| at.parse("an address", "127.0.0.1:8081", address::listen));
+fn read_operator(mut section: Section<'_>, draft: &mut Draft) {
+    section.refuse_later(&["tokens"]);
+    if let Some(listen) = section.take("listen") {
+        draft.operator_listen = listen.parse("an address", "127.0.0.1:8081", address::listen);
+    }
+    if let Some(tls) = section.take("tls").and_then(Value::headed_section) {
+        draft.operator_tls = tls::read_server(tls);
+    }
     section.finish();
-    listen
 }

@@ -101,7 +101,13 @@ impl Flags {
         match &mut *draft.services {
             [] => {
                 let prefix = Some(At { place: FLAG, value: String::new() });
-                draft.services.push(ServiceDraft { upstream, prefix });
+                draft.services.push(ServiceDraft {
+                    upstream,
+                    prefix,
+                    host: None,
+                    protocol: None,
+                    tls: None,
+                });
             }
             [service] => service.upstream = upstream,
             services => {

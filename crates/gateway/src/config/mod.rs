@@ -21,7 +21,9 @@ pub(crate) mod duration;
 mod error;
 mod file;
 mod flags;
+mod forwarding;
 mod header;
+pub(crate) mod host;
 mod limits;
 mod operation;
 mod problems;
@@ -32,11 +34,13 @@ mod service;
 mod size;
 mod store;
 mod suggest;
+mod tls;
 mod words;
 
 pub use cors::Cors;
 pub use error::{ConfigError, Fault, Mistake};
 pub use flags::Flags;
+pub use host::HostPattern;
 pub use limits::Limits;
 pub use operation::{Answers, Prefer};
 pub use problems::{Problems, StatusCodes};
@@ -47,6 +51,8 @@ pub use store::{EffectSecretSource, StoreLocation};
 
 use error::{At, Place, Report};
 
+use crate::{forwarded::Forwarding, tls::ServerTlsConfig};
+
 /// What the gateway runs by: complete and consistent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
@@ -54,13 +60,19 @@ pub struct Config {
     pub listen: SocketAddr,
     /// Where health and metrics are. Default: `127.0.0.1:8081`. Port 0 is any free one.
     pub operator_listen: SocketAddr,
+    /// The TLS of callers. Default: none, plain HTTP.
+    pub tls: Option<ServerTlsConfig>,
+    /// The TLS of operators. Default: none, plain HTTP.
+    pub operator_tls: Option<ServerTlsConfig>,
+    /// What is believed of proxies before us, and what services are told of callers.
+    pub forwarding: Forwarding,
     /// Where records live. Default: `sqlite:hapax.db`.
     pub store: StoreLocation,
     /// Where the secret of effect ids comes from. Default: made beside the database.
     pub effect_secret: EffectSecretSource,
     /// Whose key a key is. No default: it has to be said.
     pub scope: ScopeSource,
-    /// The services behind, the longest prefix first. At least one.
+    /// The services behind, the most special host first, then the longest prefix. At least one.
     pub services: Vec<Service>,
     /// The operations in the order of the file. One whose routes lead to several upstreams is here
     /// once for each, with that upstream as its policy's target.
@@ -123,24 +135,32 @@ impl Config {
         Self::from_draft(draft::Draft::default(), None, flags, env, Report::default())
     }
 
-    /// Where a request goes, by its method and the path of its target as it came; `None` where no
-    /// service has its prefix.
-    pub fn route(&self, method: &Method, path: &str) -> Option<Route<'_>> {
+    /// Where a request goes, by its method, its host in lower case without a port, and the path of
+    /// its target as it came; `None` where no service has its host and prefix.
+    pub fn route(&self, method: &Method, host: &str, path: &str) -> Option<Route<'_>> {
         let spelled = routes::normalised(path);
-        let service = self.services.iter().find(|service| service.takes(&spelled))?;
-        Some(Route { service, operation: service.routes.find_spelled(method, &spelled) })
+        let service = self.services.iter().find(|service| service.takes(host, &spelled))?;
+        Some(Route { service, operation: service.routes.find_spelled(method, host, &spelled) })
     }
 
     /// The protected route that a forgiving service may take a request for which is on none: with
-    /// another slash, case or encoding. [`Self::route`] has found no operation for it, and only
-    /// operations that `concerns` it are looked at.
+    /// another slash, case or encoding, or with another host where the route's own upstream gets
+    /// it. [`Self::route`] has found no operation for it at this service, and only operations that
+    /// `concerns` it are looked at.
     pub fn near_miss(
         &self,
         method: &Method,
+        host: &str,
         path: &str,
+        service: &Service,
         concerns: impl Fn(&Operation) -> bool,
     ) -> Option<&RoutePattern> {
-        self.near_misses.find(method, path, concerns)
+        let origin = service.origin();
+        self.near_misses.find(method, path, |near, operation| {
+            // A service that does not look at the host takes every host's requests for its own.
+            let may_be_taken = near.is_of(host) || operation.policy.target == origin;
+            may_be_taken && concerns(operation)
+        })
     }
 
     /// The settings of a process that another configuration has otherwise: they are fixed from its
@@ -150,6 +170,8 @@ impl Config {
         let settings = [
             ("listen", self.listen != other.listen),
             ("operator.listen", self.operator_listen != other.operator_listen),
+            ("tls", self.tls != other.tls),
+            ("operator.tls", self.operator_tls != other.operator_tls),
             ("store", self.store != other.store),
             ("effect_secret", self.effect_secret != other.effect_secret),
             ("group_commit", self.group_commit != other.group_commit),

@@ -3,32 +3,48 @@
 use http::Uri;
 
 use super::{
-    At, Fault, RoutePattern, Routes, address, draft::ServiceDraft, routes, section::Section,
-    suggest::shown,
+    At, Fault, HostPattern, RoutePattern, Routes, address,
+    draft::ServiceDraft,
+    host::{covers, meet, rank},
+    routes,
+    section::Section,
+    suggest::{choice, shown},
+    tls,
 };
+use crate::{tls::UpstreamTlsConfig, upstream::Protocol};
 use hapax_core::PathSegment as Segment;
 use routes::{contains, normalised, overlap};
 
 /// A service behind the gateway, and the operations that happen there.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Service {
-    /// Where it listens: `http://host:port`, and nothing more.
+    /// Where it listens: `http://host:port` or `https://host:port`, and nothing more.
     pub upstream: Uri,
+    /// The hosts that are its; `None` is every host.
+    pub host: Option<HostPattern>,
     /// The paths that are its: this one and all below. Starts with a slash, and ends with one only
     /// where it is `/`, every path. It stays in the path when a request is passed on.
     pub prefix: String,
+    /// Which version of HTTP it is spoken to in. Default: it is negotiated over TLS, HTTP/1.1
+    /// otherwise.
+    pub protocol: Protocol,
+    /// How it is checked where it is `https`, and what it is shown.
+    pub tls: UpstreamTlsConfig,
     /// Its operations. A request on none of these routes passes through unprotected.
     pub routes: Routes,
 }
 
 impl Service {
-    /// The upstream as records remember it: `http://host:port`.
+    /// The upstream as records remember it: `http://host:port` or `https://host:port`.
     pub fn origin(&self) -> String {
         address::origin(&self.upstream)
     }
 
-    /// Whether a path, in its one spelling, is below the prefix.
-    pub(super) fn takes(&self, path: &str) -> bool {
+    /// Whether a host and a path, each in its one spelling, are its.
+    pub(super) fn takes(&self, host: &str, path: &str) -> bool {
+        if self.host.as_ref().is_some_and(|own| !own.matches(host)) {
+            return false;
+        }
         let rest = path.strip_prefix(self.prefix.trim_end_matches('/'));
         rest.is_some_and(|rest| self.prefix == "/" || rest.is_empty() || rest.starts_with('/'))
     }
@@ -36,7 +52,7 @@ impl Service {
 
 /// Reads one `[[service]]` table.
 pub(super) fn read(mut section: Section<'_>) -> ServiceDraft {
-    section.refuse_later(&["authorize", "cors", "host", "tls"]);
+    section.refuse_later(&["authorize", "cors"]);
     let upstream = section.take("upstream");
     if upstream.is_none() {
         section.wrong("it has no upstream", "add upstream = \"http://127.0.0.1:3000\"");
@@ -48,8 +64,16 @@ pub(super) fn read(mut section: Section<'_>) -> ServiceDraft {
         Some(value) => value.parse("a path", "/v1", prefix),
         None => Some(At { place: section.place().clone(), value: String::new() }),
     };
+    let host = section.take("host");
+    let host = host.map(|value| value.parse("a host", "api.example.com", HostPattern::parse));
+    let protocol = section.take("protocol").and_then(|value| {
+        const WORDS: [(&str, Protocol); 3] =
+            [("auto", Protocol::Negotiated), ("http1", Protocol::Http1), ("h2c", Protocol::Http2)];
+        value.parse("a word", "auto", |text| choice(text, &WORDS))
+    });
+    let tls = section.take("tls").and_then(tls::read_upstream);
     section.finish();
-    ServiceDraft { upstream, prefix }
+    ServiceDraft { upstream, prefix, host, protocol, tls }
 }
 
 /// Reads a prefix; without the slash at its end, so that `""` is every path.
@@ -65,20 +89,41 @@ pub(super) fn prefix(text: &str) -> Result<String, Fault> {
     Ok(normalised(text).trim_end_matches('/').to_owned())
 }
 
-/// Which of the prefixes some request on a route is under, by the longest that it has.
-pub(super) fn reached(prefixes: &[&str], route: &RoutePattern) -> Vec<usize> {
-    let route = route.segments();
-    let reaches = |at: &usize| {
-        let prefix = prefixes.get(*at).copied().unwrap_or_default();
-        let longer = prefixes.iter().filter(|other| is_below(other, prefix));
-        under(prefix).iter().any(|own| overlap(own, route))
-            && !longer.into_iter().any(|other| under(other).iter().any(|own| contains(own, route)))
-    };
-    (0..prefixes.len()).filter(reaches).collect()
+/// The requests that a service takes, unless another is more special.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Area<'a> {
+    /// `None` is every host.
+    pub(super) host: Option<&'a HostPattern>,
+    /// Without the slash at its end: `""` is every path.
+    pub(super) prefix: &'a str,
 }
 
-fn is_below(path: &str, prefix: &str) -> bool {
-    path.strip_prefix(prefix).is_some_and(|rest| rest.starts_with('/'))
+/// Which of the areas some request on a route is in, by the most special host and then the longest
+/// prefix that it has. One too many is possible where areas overlap in both ways, never one too few.
+pub(super) fn reached(areas: &[Area<'_>], route: &RoutePattern) -> Vec<usize> {
+    let path = route.segments();
+    let takes = |area: &Area<'_>| {
+        meet(area.host, route.host()) && under(area.prefix).iter().any(|own| overlap(own, path))
+    };
+    let reaches = |at: &usize| {
+        let Some(area) = areas.get(*at) else { return false };
+        // All of the route's requests that are in the area, and another takes before it.
+        let hosts = if covers(area.host, route.host()) { route.host() } else { area.host };
+        let takes_all_before = |other: &Area<'_>| {
+            covers(other.host, hosts)
+                && other.goes_before(area)
+                && under(other.prefix).iter().any(|own| contains(own, path))
+        };
+        takes(area) && !areas.iter().any(takes_all_before)
+    };
+    (0..areas.len()).filter(reaches).collect()
+}
+
+impl Area<'_> {
+    fn goes_before(&self, other: &Self) -> bool {
+        let order = |area: &Self| (rank(area.host), area.prefix.len());
+        order(self) > order(other)
+    }
 }
 
 /// The patterns that are exactly the paths of a prefix.
@@ -95,21 +140,39 @@ mod tests {
 
     use super::*;
 
+    fn is_below(path: &str, prefix: &str) -> bool {
+        path.strip_prefix(prefix).is_some_and(|rest| rest.starts_with('/'))
+    }
+
     proptest! {
         /// Otherwise a request that looks protected would pass through unprotected.
         #[test]
         fn every_service_that_gets_a_request_of_a_route_is_reached(
-            prefixes in prop::collection::hash_set("(/[ab]){0,2}", 1..4),
+            areas in prop::collection::hash_set(("(|x\\.a|\\*\\.a|\\*\\.x\\.a)", "(/[ab]){0,2}"), 1..5),
+            route_host in "(|x\\.a|\\*\\.a|y\\.x\\.a)",
             route in "/(a|b|\\{x\\}|)(/(a|b|\\{y\\}|))?(/(a|b|\\{z\\}|))?(/\\*)?",
+            host in "(a|x\\.a|y\\.x\\.a|z\\.a)",
             path in "(/[ab]{0,1}){1,4}",
         ) {
-            let prefixes: Vec<&str> = prefixes.iter().map(String::as_str).collect();
-            let route = RoutePattern::parse(&format!("POST {route}")).expect("a route");
-            let under = |prefix: &&&str| path == **prefix || is_below(&path, prefix);
-            let taker = prefixes.iter().filter(under).max_by_key(|prefix| prefix.len());
-            if let Some(taker) = taker.filter(|_| route.pattern().matches(&path)) {
-                let reached = reached(&prefixes, &route);
-                prop_assert!(reached.iter().any(|at| prefixes.get(*at) == Some(taker)));
+            let hosts: Vec<_> =
+                areas.iter().map(|(host, _)| HostPattern::parse(host).ok()).collect();
+            let areas: Vec<_> = areas
+                .iter()
+                .zip(&hosts)
+                .map(|((_, prefix), host)| Area { host: host.as_ref(), prefix })
+                .collect();
+            let route = RoutePattern::parse(&format!("POST {route_host}{route}")).expect("a route");
+            let takes = |at: &usize| {
+                let Area { host: own, prefix } = areas[*at];
+                own.is_none_or(|own| own.matches(&host))
+                    && (path == prefix || is_below(&path, prefix))
+            };
+            let taker = (0..areas.len())
+                .filter(takes)
+                .max_by_key(|at| (rank(areas[*at].host), areas[*at].prefix.len()));
+            let is_on = route.is_of(&host) && route.pattern().matches(&path);
+            if let Some(taker) = taker.filter(|_| is_on) {
+                prop_assert!(reached(&areas, &route).contains(&taker));
             }
         }
     }

@@ -9,6 +9,8 @@ use http::header::{self, CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, HOST, TE, T
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version, request};
 use thiserror::Error;
 
+use crate::{config::host, server::Unclear};
+
 /// Why a request cannot be passed on, whatever its route.
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
@@ -16,8 +18,15 @@ pub enum RequestFault {
     /// A tunnel was asked for; the gateway passes on requests only.
     #[error("CONNECT is not served here; send the request itself")]
     Connect,
-    /// More than one `Host`, or none where HTTP/1.1 demands one (RFC 9112, section 3.2).
-    #[error("the request needs exactly one Host field")]
+    /// A length and a transfer coding at once, of which two readers may believe different ones
+    /// (RFC 9112, section 6.3), or lines that end in a bare LF.
+    #[error(
+        "it is not clear where the request ends; send either Content-Length or Transfer-Encoding, \
+         and end every line with CR LF"
+    )]
+    Framing,
+    /// A `Host` that is none, more than one, or none where HTTP/1.1 demands one (RFC 9112, section 3.2).
+    #[error("the request needs exactly one Host field, with a host in it")]
     Host,
     /// The target is neither a path nor a URL with one (RFC 9112, section 3.2); only OPTIONS asks
     /// for `*`.
@@ -32,7 +41,7 @@ impl RequestFault {
     /// The status to refuse with: 400 for what is malformed, 501 for what is not served.
     pub fn status(self) -> StatusCode {
         match self {
-            Self::Host | Self::Target => StatusCode::BAD_REQUEST,
+            Self::Framing | Self::Host | Self::Target => StatusCode::BAD_REQUEST,
             Self::Connect | Self::TransferCoding => StatusCode::NOT_IMPLEMENTED,
         }
     }
@@ -53,9 +62,13 @@ pub fn check_request(head: &request::Parts) -> Result<(), RequestFault> {
     if has_foreign_transfer_coding(&head.headers) {
         return Err(RequestFault::TransferCoding);
     }
+    if head.extensions.get::<Unclear>().is_some() {
+        return Err(RequestFault::Framing);
+    }
     let hosts = head.headers.get_all(HOST).iter().count();
     let host_needed = head.version == Version::HTTP_11 && head.uri.authority().is_none();
-    if hosts > 1 || (hosts == 0 && host_needed) {
+    let is_host = host::of_request(head).is_some();
+    if hosts > 1 || (hosts == 0 && host_needed) || !is_host {
         return Err(RequestFault::Host);
     }
     Ok(())
@@ -87,9 +100,11 @@ pub fn to_upstream(headers: &mut HeaderMap, version: Version) {
 ///
 /// A `Content-Length` beside `Transfer-Encoding` is dropped (RFC 9112, section 6.3): kept, it would
 /// cut the body or smuggle its rest as the next answer. Repeated equal lengths become one
-/// (RFC 9110, section 8.6), and a 204 keeps none.
-pub(crate) fn from_upstream(headers: &mut HeaderMap, status: StatusCode) {
+/// (RFC 9110, section 8.6), and a 204 keeps none. `http_2` says that it came over HTTP/2, where a
+/// body without a length can have trailer fields.
+pub(crate) fn from_upstream(headers: &mut HeaderMap, status: StatusCode, http_2: bool) {
     let chunked = headers.contains_key(TRANSFER_ENCODING);
+    let may_have_trailers = chunked || (http_2 && !headers.contains_key(CONTENT_LENGTH));
     if chunked || status == StatusCode::NO_CONTENT {
         headers.remove(CONTENT_LENGTH);
     } else if headers.contains_key(CONTENT_LENGTH) {
@@ -98,7 +113,7 @@ pub(crate) fn from_upstream(headers: &mut HeaderMap, status: StatusCode) {
             None => headers.remove(CONTENT_LENGTH),
         };
     }
-    if !chunked {
+    if !may_have_trailers {
         headers.remove(header::TRAILER);
     }
     remove_hop_by_hop(headers);
@@ -116,7 +131,7 @@ pub(crate) fn has_foreign_transfer_coding(headers: &HeaderMap) -> bool {
 }
 
 /// The one length that all `Content-Length` lines agree on.
-fn content_length(headers: &HeaderMap) -> Option<u64> {
+pub(crate) fn content_length(headers: &HeaderMap) -> Option<u64> {
     let mut lengths = members(headers, &CONTENT_LENGTH).map(|digits| {
         let plain = digits.iter().all(u8::is_ascii_digit);
         std::str::from_utf8(digits).ok().filter(|_| plain)?.parse::<u64>().ok()

@@ -78,7 +78,7 @@ fn the_framing_of_an_answer_is_never_ambiguous() {
     ];
     for (status, received, passed_on) in cases {
         let mut answer = headers(received);
-        from_upstream(&mut answer, status);
+        from_upstream(&mut answer, status, false);
         assert_eq!(lines(&answer), passed_on, "{received:?}");
     }
 }

@@ -128,7 +128,7 @@ impl Identity {
     fn watch(shared: &Shared, route: &Route, head: &Parts, body: Inbound) -> (OutBody, Self) {
         let operation = &route.operation;
         let rules = &operation.policy().key;
-        let scope = keyed::scope(shared, &head.headers);
+        let scope = keyed::scope(shared, head);
         let key = match &route.fields.key {
             KeyPlace::Header(header) => key(&rules.policy, header, &head.headers),
             KeyPlace::Body(_) => Ok(None),

@@ -1,32 +1,33 @@
 //! The listening side: HTTP/1.1, and HTTP/2 for clients that start with it.
 
+mod connection;
 mod detect;
+mod framing;
+mod handshake;
 mod inbound;
 
-use std::convert::Infallible;
 use std::error::Error;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
-use hyper::body::Incoming;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioExecutor, TokioTimer};
 use hyper_util::server::conn::auto;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tracing::{debug, warn};
+use tracing::warn;
 
-use self::detect::Detecting;
+use self::connection::Connection;
+pub(crate) use self::framing::Unclear;
 pub use self::inbound::{Inbound, IncompleteRequest};
+use crate::tls::ServerTls;
 
 /// What one listener allows its clients.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -57,9 +58,21 @@ impl Default for ServerLimits {
     }
 }
 
-/// The client's address, in a request's extensions.
+/// Who is at the other end of a request's connection; in its extensions.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Peer(pub SocketAddr);
+pub struct Peer {
+    /// Its address.
+    pub address: SocketAddr,
+    /// Whether the connection is encrypted.
+    pub over_tls: bool,
+}
+
+/// The place that a connection takes among those that are allowed; in the extensions of a request
+/// that may turn it into a tunnel, which then keeps it. Given back when the last clone is dropped.
+#[derive(Clone, Debug)]
+pub(crate) struct Place(
+    #[expect(dead_code, reason = "it is there to be dropped")] Arc<OwnedSemaphorePermit>,
+);
 
 /// hyper's own default; setting it costs an allocation per request.
 const HYPER_MAX_HEADERS: usize = 100;
@@ -73,14 +86,34 @@ const PING_EVERY: Duration = Duration::from_secs(30);
 /// Waits after a failed accept: doubled from the first to the last.
 const ACCEPT_BACKOFF: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
 
+/// Serves like [`serve_tls`] without encryption.
+pub async fn serve<S, F, B>(
+    listener: TcpListener,
+    service: S,
+    limits: ServerLimits,
+    shutdown: CancellationToken,
+) -> usize
+where
+    S: Fn(Request<Inbound>) -> F + Clone + Send + Sync + 'static,
+    F: Future<Output = Response<B>> + Send + 'static,
+    B: Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<Box<dyn Error + Send + Sync>>,
+{
+    serve_tls(listener, None, service, limits, shutdown).await
+}
+
 /// Accepts connections and answers their requests until `shutdown`, then finishes what is in
 /// flight, within the drain time, and returns how many connections had to be cut.
 ///
 /// hyper drops `service`'s future when the client goes away: whatever must not be dropped half-way
 /// belongs in a task of its own. A body the service returns may end with an error, which breaks the
 /// connection so that the client sees an incomplete answer.
-pub async fn serve<S, F, B>(
+///
+/// With `tls` every connection is encrypted, in HTTP/2 or HTTP/1.1 as ALPN decides; a handshake that
+/// takes longer than 10 s ends, and so does a connection that speaks plain HTTP, which is told why.
+pub async fn serve_tls<S, F, B>(
     listener: TcpListener,
+    tls: Option<ServerTls>,
     service: S,
     limits: ServerLimits,
     shutdown: CancellationToken,
@@ -95,15 +128,17 @@ where
     let cut = CancellationToken::new();
     let room = Arc::new(Semaphore::new(limits.max_connections.clamp(1, Semaphore::MAX_PERMITS)));
     let builder = Arc::new(builder(&limits));
+    let handshakes = handshake::handshakes(tls);
 
     while let Some((stream, peer, permit)) = next(&listener, &room, &shutdown).await {
         let one = Connection {
             builder: Arc::clone(&builder),
+            handshakes: handshakes.clone(),
             peer,
             shutdown: shutdown.clone(),
             cut: cut.clone(),
             detect_within: limits.header_read_timeout,
-            _permit: permit,
+            permit,
         };
         connections.spawn(one.run(stream, service.clone()));
     }
@@ -177,51 +212,4 @@ async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
 fn is_of_the_connection(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted)
-}
-
-/// One client's connection.
-struct Connection {
-    builder: Arc<auto::Builder<TokioExecutor>>,
-    peer: SocketAddr,
-    shutdown: CancellationToken,
-    cut: CancellationToken,
-    detect_within: Duration,
-    _permit: OwnedSemaphorePermit,
-}
-
-impl Connection {
-    async fn run<S, F, B>(self, stream: TcpStream, service: S)
-    where
-        S: Fn(Request<Inbound>) -> F + Clone + Send + Sync + 'static,
-        F: Future<Output = Response<B>> + Send + 'static,
-        B: Body<Data = Bytes> + Send + 'static,
-        B::Error: Into<Box<dyn Error + Send + Sync>>,
-    {
-        if let Err(error) = stream.set_nodelay(true) {
-            debug!(%error, "TCP_NODELAY is not set");
-        }
-        let peer = Peer(self.peer);
-        let service = service_fn(move |mut request: Request<Incoming>| {
-            request.extensions_mut().insert(peer);
-            let answering = service(Inbound::wrap(request));
-            async move { Ok::<_, Infallible>(answering.await) }
-        });
-
-        let io = TokioIo::new(Detecting::new(stream, self.detect_within));
-        let mut connection = pin!(self.builder.serve_connection(io, service));
-        let mut finishing = false;
-        let ended = loop {
-            tokio::select! {
-                ended = connection.as_mut() => break ended,
-                () = self.shutdown.cancelled(), if !finishing => {
-                    finishing = true;
-                    connection.as_mut().graceful_shutdown();
-                }
-                () = self.cut.cancelled() => return,
-            }
-        };
-        if let Err(error) = ended {
-            debug!(%error, peer = %self.peer, "a client's connection ended");
-        }
-    }
 }

@@ -4,9 +4,11 @@ use std::error::Error;
 use std::io;
 use std::time::Duration;
 
+use hapax::http::body::BoxError;
 use thiserror::Error;
 
 use super::OutBodyError;
+use crate::tls::TlsError;
 
 /// No answer, on one side of the only boundary that matters.
 #[derive(Debug, Error)]
@@ -50,7 +52,7 @@ pub enum NeverSent {
     },
     /// A fresh connection closed before the request was written.
     #[error("the upstream closed the connection before the request was written")]
-    HandedBack(#[source] hyper::Error),
+    HandedBack(#[source] BoxError),
     /// The upstream's name has no address.
     #[error("the name in {authority} does not resolve; check the upstream's address")]
     Resolve {
@@ -59,6 +61,40 @@ pub enum NeverSent {
         /// The resolver's answer.
         #[source]
         source: io::Error,
+    },
+    /// The upstream refused the request before it was processed: REFUSED_STREAM, or a GOAWAY that
+    /// names an earlier request as the last (RFC 9113, section 8.7).
+    #[error("the upstream gave the request back before it processed it")]
+    Refused(#[source] h2::Error),
+    /// The TLS handshake failed.
+    #[error(
+        "no TLS connection to {authority}; check that it speaks TLS, and that its certificate is \
+         valid for the name and signed by an authority that is trusted here"
+    )]
+    Tls {
+        /// The upstream.
+        authority: String,
+        /// What rustls says.
+        #[source]
+        source: io::Error,
+    },
+    /// The upstream answered the beginning of HTTP/2 with something else, or not at all.
+    #[error(
+        "{authority} does not speak HTTP/2; leave protocol = \"h2c\" out of its [[service]], or \
+         turn HTTP/2 on there"
+    )]
+    NotHttp2 {
+        /// The upstream.
+        authority: String,
+    },
+    /// A tunnel was asked for on a connection that has none.
+    #[error(
+        "{authority} is spoken to in HTTP/2, which has no Upgrade; a service with WebSockets needs \
+         HTTP/1.1"
+    )]
+    NoUpgrade {
+        /// The upstream.
+        authority: String,
     },
     /// The request has no path to send, as a tunnel's (CONNECT) has none.
     #[error("the request target has no path; requests are passed on, tunnels are not")]
@@ -75,9 +111,13 @@ pub enum Unknown {
     /// What came back is not an HTTP/1 answer.
     #[error("the upstream's answer is malformed")]
     Malformed(#[source] hyper::Error),
+    /// The request's stream was reset, or HTTP/2 itself went wrong, before the answer's head was
+    /// complete.
+    #[error("the request's stream was reset before the answer's head was complete")]
+    Stream(#[source] h2::Error),
     /// The client's upload broke off on its way.
     #[error("the request's body broke off while it was passed on")]
-    RequestBody(#[source] hyper::Error),
+    RequestBody(#[source] BoxError),
     /// The upstream switched to a protocol that nobody asked for.
     #[error("the upstream switched protocols, which the gateway did not ask for")]
     SwitchingProtocols,
@@ -91,7 +131,7 @@ pub enum Unknown {
 impl Unknown {
     pub(super) fn from_hyper(error: hyper::Error) -> Self {
         if error.source().is_some_and(|source| source.is::<OutBodyError>()) {
-            Self::RequestBody(error)
+            Self::RequestBody(error.into())
         } else if error.is_parse() {
             Self::Malformed(error)
         } else {
@@ -113,15 +153,15 @@ impl From<Unknown> for SendError {
 }
 
 /// What is wrong with an upstream's address.
-#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum BaseError {
     /// There is no host.
-    #[error("the upstream needs a host; write http://HOST:PORT")]
+    #[error("the upstream needs a host; write http://HOST:PORT or https://HOST:PORT")]
     Host,
     /// A path, which would have to be put before every request's.
     #[error(
-        "the upstream's address has the path {path:?}; write http://HOST:PORT only, paths go \
+        "the upstream's address has the path {path:?}; write http://HOST:PORT or https://HOST:PORT only, paths go \
          through as they come"
     )]
     Path {
@@ -129,18 +169,17 @@ pub enum BaseError {
         path: String,
     },
     /// A scheme that is not spoken.
-    #[error("the scheme {scheme:?} is not supported; write http://HOST:PORT")]
+    #[error("the scheme {scheme:?} is not supported; write http://HOST:PORT or https://HOST:PORT")]
     Scheme {
         /// The scheme.
         scheme: String,
     },
-    /// TLS to upstreams is a later feature.
-    #[error(
-        "https upstreams come with TLS support, which this version does not have yet; write \
-         http://HOST:PORT, or put a TLS-terminating proxy between"
-    )]
-    Tls,
+    /// Certificates or keys that cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// Credentials in the address.
-    #[error("the upstream's address holds credentials; write http://HOST:PORT without them")]
+    #[error(
+        "the upstream's address holds credentials; write http://HOST:PORT or https://HOST:PORT without them"
+    )]
     UserInfo,
 }

@@ -2,43 +2,99 @@
 //!
 //! One question decides what a failed attempt means: may a byte of the request have gone out? Only
 //! the owner of the connection can tell, so there is no client library in between. A request that
-//! was never serialised is handed back by hyper and is *never sent*; everything after that is
-//! *unknown*, and nothing here sends a request twice.
+//! was never serialised is handed back and is *never sent*, and so is one that an HTTP/2 service
+//! says it refused; everything else is *unknown*, and nothing here lets a request be processed twice.
 
+mod answer;
 mod body;
 mod connection;
 mod error;
+mod expect;
+mod greeted;
+mod http_2;
+mod origin;
 mod pool;
 mod request;
 mod unread;
+mod upload;
 
-use std::fmt;
-use std::sync::Arc;
-use std::time::Duration;
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
-use hapax::{Sent, http::headers::lists};
-use http::{Request, Response, StatusCode, Uri, Version};
+use hapax::{
+    Sent,
+    http::{body::BoxError, headers::lists},
+};
+use http::{
+    HeaderValue, Request, Response, StatusCode, Uri, Version,
+    header::{CONNECTION, EXPECT, TRANSFER_ENCODING, UPGRADE},
+};
 use hyper::body::{Body, Incoming};
+use tokio::{
+    sync::Mutex,
+    time::{Instant, timeout_at},
+};
 
-pub use self::body::{IncompleteAnswer, OutBody, OutBodyError, UpstreamBody};
-use self::connection::{Connection, Origin};
-pub use self::error::{BaseError, NeverSent, SendError, Unknown};
-use self::pool::{Lease, Pool};
-use crate::headers;
+pub use self::{
+    answer::{IncompleteAnswer, UpstreamBody},
+    body::{OutBody, OutBodyError},
+    error::{BaseError, NeverSent, SendError, Unknown},
+};
+use self::{
+    connection::Http1,
+    expect::{Unwanted, Wanted},
+    http_2::{Answered, Slot},
+    origin::{Fresh, Origin},
+    pool::{Lease, Pool, Taken},
+};
+use crate::{
+    headers,
+    tls::{UpstreamTls, UpstreamTlsConfig},
+};
 
 /// How a service is reached.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub struct UpstreamConfig {
-    /// How long name resolution and connecting may take together; 2 s by default.
+    /// How long name resolution, connecting, TLS and the beginning of HTTP/2 may take together; 2 s
+    /// by default.
     pub connect_timeout: Duration,
     /// How many idle connections are kept; 64 by default. Busy ones are not counted.
     pub max_idle: usize,
+    /// Which version of HTTP is spoken; by default it is negotiated.
+    pub protocol: Protocol,
+    /// How an `https` service is checked, and what it is shown; by default the system's
+    /// authorities, and nothing.
+    pub tls: UpstreamTlsConfig,
 }
 
 impl Default for UpstreamConfig {
     fn default() -> Self {
-        Self { connect_timeout: Duration::from_secs(2), max_idle: 64 }
+        Self {
+            connect_timeout: Duration::from_secs(2),
+            max_idle: 64,
+            protocol: Protocol::default(),
+            tls: UpstreamTlsConfig::default(),
+        }
     }
+}
+
+/// Which version of HTTP a service is spoken to in.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Protocol {
+    /// Over TLS whichever the service prefers (ALPN), HTTP/1.1 without TLS.
+    #[default]
+    Negotiated,
+    /// HTTP/1.1.
+    Http1,
+    /// HTTP/2 without negotiation: `h2c` with prior knowledge where there is no TLS (RFC 9113,
+    /// section 3.3).
+    Http2,
 }
 
 /// For which kind of request an idle connection is looked for: how old it may be.
@@ -63,24 +119,36 @@ impl Reuse {
     }
 }
 
-/// A service, and the idle connections to it. Clones share them.
+/// A service, and the connections to it. Clones share them.
 #[derive(Clone)]
 pub struct Upstream {
     origin: Arc<Origin>,
-    config: UpstreamConfig,
+    config: Arc<UpstreamConfig>,
     pool: Arc<Pool>,
+    /// Held while a connection is made that may be one for many requests.
+    connecting: Arc<Mutex<()>>,
+    /// Whether the newest connection spoke HTTP/1.1, so that each request needs its own.
+    speaks_http_1: Arc<AtomicBool>,
 }
 
 impl Upstream {
-    /// A service at `base`, which is `http://host` or `http://host:port` and nothing more: the
-    /// request's path goes through as it came, so there is no prefix to put before it.
+    /// A service at `base`, which is `http://host` or `https://host`, with a port or without, and
+    /// nothing more: the request's path goes through as it came, so there is no prefix to put
+    /// before it.
     ///
     /// # Errors
-    /// [`BaseError`] names what else the address holds.
+    /// [`BaseError`] names what else the address holds, or which certificate cannot be used.
     pub fn new(base: &Uri, config: UpstreamConfig) -> Result<Self, BaseError> {
-        let origin = Arc::new(Origin::parse(base)?);
+        let origin = Arc::new(Origin::parse(base, &config)?);
         let pool = Arc::new(Pool::new(config.max_idle));
-        Ok(Self { origin, config, pool })
+        let speaks_http_1 = Arc::new(AtomicBool::new(!origin.may_speak_http_2()));
+        let config = Arc::new(config);
+        Ok(Self { origin, config, pool, connecting: Arc::default(), speaks_http_1 })
+    }
+
+    /// Its TLS, where it has any.
+    pub fn tls(&self) -> Option<&UpstreamTls> {
+        self.origin.tls()
     }
 
     /// `host:port`, as it identifies the service.
@@ -88,16 +156,21 @@ impl Upstream {
         self.origin.authority()
     }
 
-    /// Sends one request at most once, and returns the answer's head as soon as it is there.
+    /// Has one request processed at most once, and returns the answer's head as soon as it is there.
     ///
-    /// The request's head must have been through [`headers::to_upstream`]. Its target is sent in
-    /// origin form, path and query byte for byte; `Host` stays as the client sent it, unless the
-    /// target named an authority, which then takes its place (RFC 9112, section 3.2.2; RFC 9113,
-    /// section 8.3.1). Body framing is written anew.
+    /// The request's head must have been through [`headers::to_upstream`]. Its target is sent as it
+    /// is, path and query byte for byte; `Host` stays as the client sent it, unless the target named
+    /// an authority, which then takes its place (RFC 9112, section 3.2.2; RFC 9113, section 8.3.1).
+    /// Body framing is written anew. With `Expect: 100-continue` the body is sent when the service
+    /// asks for it, or has not done so for 1 s.
     ///
     /// The answer comes back without the fields of this connection, its framing unambiguous.
     /// Interim (1xx) answers are skipped. Dropping this future, or the answer's body before its
-    /// end, closes the connection; there is no time limit in here but the connect timeout.
+    /// end, closes an HTTP/1 connection and resets the stream of an HTTP/2 connection; there is no
+    /// time limit in here but the connect timeout.
+    ///
+    /// Only a request that was provably not processed is sent again, once: handed back before it
+    /// was written, or refused by the service over HTTP/2 with its body in memory.
     ///
     /// # Errors
     /// [`SendError::NeverSent`]: not a byte went out, whatever the request would have done was not
@@ -122,47 +195,122 @@ impl Upstream {
         sent: &Sent,
     ) -> Result<Response<UpstreamBody>, SendError> {
         sent.set(false);
-        let request = request::prepare(request, self.authority())?;
-        let request = match self.pool.take(reuse) {
-            None => request,
-            Some(idle) => match self.attempt(idle, request, sent).await {
+        let mut request = request::prepare(request, self.authority())?;
+        if let Some(taken) = self.pool.take(reuse) {
+            match self.attempt(taken, request, sent).await {
                 // Closed while idle, before it could be written: this was not the first send.
-                Err(Failed::HandedBack { request, .. }) => *request,
+                Err(Failed::HandedBack { request: back, .. })
+                | Err(Failed::Refused { again: Some(back), .. }) => request = *back,
                 done => return done.map_err(Failed::into_error),
-            },
-        };
-        let fresh = self.origin.connect(self.config.connect_timeout).await?;
+            }
+        }
+        let fresh = self.connect(reuse).await?;
         self.attempt(fresh, request, sent).await.map_err(Failed::into_error)
+    }
+
+    /// Sends a request that asks for an `Upgrade`, over a connection of its own. Where the answer
+    /// is 101, its extensions hold the tunnel ([`hyper::upgrade::OnUpgrade`]).
+    ///
+    /// # Errors
+    /// As [`send`](Self::send); [`NeverSent::NoUpgrade`] where the service is spoken to in HTTP/2.
+    pub async fn upgrade(
+        &self,
+        request: Request<OutBody>,
+        protocol: HeaderValue,
+    ) -> Result<Response<UpstreamBody>, SendError> {
+        let mut request = request::prepare(request, self.authority())?;
+        request.headers_mut().insert(CONNECTION, HeaderValue::from_static("upgrade"));
+        request.headers_mut().insert(UPGRADE, protocol);
+        let connection = self.origin.connect_http_1(self.config.connect_timeout).await?;
+        let answer = send_http_1(connection, request, &Sent::default()).await;
+        let (answer, connection, wanted) = answer.map_err(Failed::into_error)?;
+        if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
+            return Ok(self.accept_http_1(answer, connection, wanted)?);
+        }
+        let (mut head, body) = answer.into_parts();
+        let protocol = head.headers.remove(UPGRADE);
+        headers::from_upstream(&mut head.headers, head.status, false);
+        head.headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+        if let Some(protocol) = protocol {
+            head.headers.insert(UPGRADE, protocol);
+        }
+        Ok(Response::from_parts(head, UpstreamBody::http_1(body, None, None)))
+    }
+
+    /// A connection that is there by now, or a fresh one.
+    async fn connect(&self, reuse: Reuse) -> Result<Taken, NeverSent> {
+        let limit = self.config.connect_timeout;
+        let deadline = Instant::now() + limit;
+        let mut turn = None;
+        if !self.speaks_http_1.load(Ordering::Relaxed) {
+            // One connection is enough for all that wait here.
+            let waited = timeout_at(deadline, self.connecting.lock()).await;
+            let authority = || self.authority().to_owned();
+            turn = Some(
+                waited.map_err(|_| NeverSent::ConnectTimeout { authority: authority(), limit })?,
+            );
+            if let Some(taken) = self.pool.take(reuse) {
+                return Ok(taken);
+            }
+        }
+        if self.speaks_http_1.load(Ordering::Relaxed) {
+            turn = None;
+        }
+        let left = deadline.saturating_duration_since(Instant::now());
+        let fresh = self.origin.connect(left, limit).await?;
+        drop(turn);
+        self.speaks_http_1.store(matches!(fresh, Fresh::Http1(_)), Ordering::Relaxed);
+        Ok(match fresh {
+            Fresh::Http1(connection) => Taken::Http1(connection),
+            Fresh::Http2(connection) => Taken::Http2(self.pool.share(connection)),
+        })
     }
 
     async fn attempt(
         &self,
-        mut connection: Connection,
+        connection: Taken,
         request: Request<OutBody>,
         sent: &Sent,
     ) -> Result<Response<UpstreamBody>, Failed> {
-        sent.set(true);
-        let answer = match connection.try_send_request(request).await {
-            Ok(answer) => answer,
-            Err(mut refused) => {
-                return Err(match refused.take_message() {
-                    Some(request) => {
-                        sent.set(false);
-                        let (request, reason) = (Box::new(request), refused.into_error());
-                        Failed::HandedBack { request, reason }
-                    }
-                    None => Failed::Unknown(Unknown::from_hyper(refused.into_error())),
-                });
+        match connection {
+            Taken::Http1(connection) => {
+                let request = request::as_http_1(request).map_err(Failed::NeverSent)?;
+                let (answer, connection, wanted) = send_http_1(connection, request, sent).await?;
+                self.accept_http_1(answer, connection, wanted).map_err(Failed::Unknown)
             }
-        };
-        self.accept(answer, connection).map_err(Failed::Unknown)
+            Taken::Http2(slot) => {
+                let scheme = self.origin.scheme();
+                let request = request::as_http_2(request, scheme, self.authority());
+                self.send_http_2(slot, request.map_err(Failed::NeverSent)?, sent).await
+            }
+        }
+    }
+
+    async fn send_http_2(
+        &self,
+        slot: Slot,
+        mut request: Request<OutBody>,
+        sent: &Sent,
+    ) -> Result<Response<UpstreamBody>, Failed> {
+        keep_until_wanted(&mut request);
+        sent.set(true);
+        let Answered { answer, upload } = slot.send(request).await.inspect_err(|failed| {
+            sent.set(matches!(failed, Failed::Unknown(_)));
+        })?;
+        let (mut head, body) = answer.into_parts();
+        let length = headers::content_length(&head.headers);
+        headers::from_upstream(&mut head.headers, head.status, true);
+        head.version = Version::HTTP_11;
+        let body = UpstreamBody::http_2(body, length, upload, slot);
+        Ok(Response::from_parts(head, body))
     }
 
     /// Takes an answer's head from the wire: what cannot be passed on is no answer.
-    fn accept(
+    fn accept_http_1(
         &self,
         answer: Response<Incoming>,
-        connection: Connection,
+        connection: Http1,
+        wanted: Option<Wanted>,
     ) -> Result<Response<UpstreamBody>, Unknown> {
         let (mut head, body) = answer.into_parts();
         if head.status == StatusCode::SWITCHING_PROTOCOLS {
@@ -171,13 +319,41 @@ impl Upstream {
         if headers::has_foreign_transfer_coding(&head.headers) {
             return Err(Unknown::TransferCoding);
         }
-        let lease = is_persistent(&head, &body)
+        // A connection whose request was never finished takes no other.
+        let unwanted = wanted.filter(|wanted| !wanted.was_asked_for()).map(Unwanted::new);
+        let lease = (is_persistent(&head, &body) && unwanted.is_none())
             .then(|| Lease::new(connection, &self.pool, pool::keep_alive_timeout(&head.headers)));
-        headers::from_upstream(&mut head.headers, head.status);
+        headers::from_upstream(&mut head.headers, head.status, false);
         // What we send on is a message of ours, in our version (RFC 9110, section 2.5).
         head.version = Version::HTTP_11;
-        Ok(Response::from_parts(head, UpstreamBody::new(body, lease)))
+        Ok(Response::from_parts(head, UpstreamBody::http_1(body, lease, unwanted)))
     }
+}
+
+/// Sends a request over a connection that nobody else uses.
+async fn send_http_1(
+    mut connection: Http1,
+    mut request: Request<OutBody>,
+    sent: &Sent,
+) -> Result<(Response<Incoming>, Http1, Option<Wanted>), Failed> {
+    let wanted = keep_until_wanted(&mut request);
+    sent.set(true);
+    match connection.try_send_request(request).await {
+        Ok(answer) => Ok((answer, connection, wanted)),
+        Err(mut refused) => Err(match refused.take_message() {
+            Some(request) => {
+                sent.set(false);
+                let (request, reason) = (Box::new(request), refused.into_error().into());
+                Failed::HandedBack { request, reason }
+            }
+            None => Failed::Unknown(Unknown::from_hyper(refused.into_error())),
+        }),
+    }
+}
+
+fn keep_until_wanted(request: &mut Request<OutBody>) -> Option<Wanted> {
+    let expects = request.headers().contains_key(EXPECT) && !request.body().is_end_stream();
+    expects.then(|| Wanted::keep(request))
 }
 
 impl fmt::Debug for Upstream {
@@ -191,7 +367,16 @@ impl fmt::Debug for Upstream {
 
 /// What became of a request that got no answer.
 enum Failed {
-    HandedBack { request: Box<Request<OutBody>>, reason: hyper::Error },
+    HandedBack {
+        request: Box<Request<OutBody>>,
+        reason: BoxError,
+    },
+    /// Not processed, as the upstream says; there is another where the body is in memory.
+    Refused {
+        again: Option<Box<Request<OutBody>>>,
+        reason: h2::Error,
+    },
+    NeverSent(NeverSent),
     Unknown(Unknown),
 }
 
@@ -199,6 +384,8 @@ impl Failed {
     fn into_error(self) -> SendError {
         match self {
             Self::HandedBack { reason, .. } => NeverSent::HandedBack(reason).into(),
+            Self::Refused { reason, .. } => NeverSent::Refused(reason).into(),
+            Self::NeverSent(reason) => reason.into(),
             Self::Unknown(reason) => reason.into(),
         }
     }
@@ -206,13 +393,11 @@ impl Failed {
 
 /// Whether the connection outlives this answer (RFC 9112, section 9.3).
 fn is_persistent(head: &http::response::Parts, body: &Incoming) -> bool {
-    let delimited = body.size_hint().exact().is_some()
-        || head.headers.contains_key(http::header::TRANSFER_ENCODING);
+    let delimited =
+        body.size_hint().exact().is_some() || head.headers.contains_key(TRANSFER_ENCODING);
     // An HTTP/1.0 server that keeps connections alive would make hyper speak 1.0 to it, where a
     // request body of unknown length cannot be sent and is silently left out.
-    delimited
-        && head.version == Version::HTTP_11
-        && !lists(&head.headers, &http::header::CONNECTION, "close")
+    delimited && head.version == Version::HTTP_11 && !lists(&head.headers, &CONNECTION, "close")
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Idle connections, newest first.
+//! Connections that can take another request: idle ones, newest first, and shared ones.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -10,7 +10,8 @@ use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep};
 
 use super::Reuse;
-use super::connection::Connection;
+use super::connection::Http1;
+use super::http_2::{Http2, Slot};
 
 /// No idle connection is of use for longer.
 const LONGEST_IDLE: Duration = Reuse::Unkeyed.max_idle();
@@ -22,7 +23,13 @@ const REAP_EVERY: Duration = Duration::from_secs(1);
 /// before ours, and a request takes its time to arrive.
 const KEEP_ALIVE_MARGIN: Duration = Duration::from_secs(1);
 
-/// The idle connections to one upstream.
+/// A connection for one request.
+pub(super) enum Taken {
+    Http1(Http1),
+    Http2(Slot),
+}
+
+/// The idle connections to one upstream, and those that are shared.
 pub(super) struct Pool {
     // Held for a push or a scan, never across an await.
     state: Mutex<State>,
@@ -33,11 +40,13 @@ pub(super) struct Pool {
 struct State {
     /// Oldest first.
     idle: Vec<Idle>,
+    /// HTTP/2: in use by many, or idle.
+    shared: Vec<Http2>,
     reaping: bool,
 }
 
 struct Idle {
-    connection: Connection,
+    connection: Http1,
     since: Instant,
     /// How long it may be idle.
     limit: Duration,
@@ -48,23 +57,37 @@ impl Pool {
         Self { state: Mutex::default(), max }
     }
 
-    /// The connection that has been idle for the shortest time, if that is short enough.
-    pub(super) fn take(&self, reuse: Reuse) -> Option<Connection> {
+    /// Room on a connection that is shared, or the one that has been idle for the shortest time, if
+    /// that is short enough.
+    pub(super) fn take(&self, reuse: Reuse) -> Option<Taken> {
         self.take_at(reuse, Instant::now())
     }
 
-    fn take_at(&self, reuse: Reuse, now: Instant) -> Option<Connection> {
+    fn take_at(&self, reuse: Reuse, now: Instant) -> Option<Taken> {
         let mut state = self.state.lock();
         state.prune(now);
+        let mut shared = state.shared.iter();
+        if let Some(slot) = shared.find_map(|shared| shared.slot(reuse.max_idle(), now)) {
+            return Some(Taken::Http2(slot));
+        }
         let position = state.idle.iter().rposition(|idle| {
             // Not ready: still writing a request that was answered early, or not yet noticed by
             // the task that drives it.
             idle.age(now) < reuse.max_idle() && idle.connection.is_ready()
         })?;
-        Some(state.idle.remove(position).connection)
+        Some(Taken::Http1(state.idle.remove(position).connection))
     }
 
-    fn put_at(self: &Arc<Self>, connection: Connection, limit: Duration, now: Instant) {
+    /// Shares a new connection, and takes its first place.
+    pub(super) fn share(self: &Arc<Self>, connection: Http2) -> Slot {
+        let slot = connection.first_slot();
+        let mut state = self.state.lock();
+        state.shared.push(connection);
+        self.reap_soon(&mut state);
+        slot
+    }
+
+    fn put_at(self: &Arc<Self>, connection: Http1, limit: Duration, now: Instant) {
         if limit.is_zero() || connection.is_closed() {
             return;
         }
@@ -73,6 +96,10 @@ impl Pool {
         if state.idle.len() > self.max {
             state.idle.remove(0);
         }
+        self.reap_soon(&mut state);
+    }
+
+    fn reap_soon(self: &Arc<Self>, state: &mut State) {
         if !state.reaping
             && let Ok(runtime) = Handle::try_current()
         {
@@ -90,6 +117,7 @@ impl Pool {
 impl State {
     fn prune(&mut self, now: Instant) {
         self.idle.retain(|idle| !idle.connection.is_closed() && idle.age(now) < idle.limit);
+        self.shared.retain(|shared| !shared.is_over(LONGEST_IDLE, now));
     }
 }
 
@@ -108,7 +136,7 @@ async fn reap(pool: Weak<Pool>) {
         };
         let mut state = pool.state.lock();
         state.prune(Instant::now());
-        if state.idle.is_empty() {
+        if state.idle.is_empty() && state.shared.is_empty() {
             state.reaping = false;
             return;
         }
@@ -117,17 +145,13 @@ async fn reap(pool: Weak<Pool>) {
 
 /// A connection in use, and where it goes back to. Dropped, it closes.
 pub(super) struct Lease {
-    connection: Connection,
+    connection: Http1,
     pool: Arc<Pool>,
     limit: Duration,
 }
 
 impl Lease {
-    pub(super) fn new(
-        connection: Connection,
-        pool: &Arc<Pool>,
-        announced: Option<Duration>,
-    ) -> Self {
+    pub(super) fn new(connection: Http1, pool: &Arc<Pool>, announced: Option<Duration>) -> Self {
         let limit = announced.map_or(LONGEST_IDLE, |announced| {
             announced.saturating_sub(KEEP_ALIVE_MARGIN).min(LONGEST_IDLE)
         });
@@ -168,7 +192,7 @@ mod tests {
     use super::*;
 
     /// A connection that is ready for a request, and the upstream's end of it.
-    async fn connection() -> (Connection, DuplexStream) {
+    async fn connection() -> (Http1, DuplexStream) {
         let (ours, theirs) = duplex(1024);
         let (mut connection, driver) = http1::handshake(TokioIo::new(ours)).await.unwrap();
         tokio::spawn(driver);

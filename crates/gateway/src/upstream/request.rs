@@ -1,7 +1,7 @@
 //! A request's head, as it is written to the upstream.
 
-use http::header::{CONTENT_LENGTH, HOST, TRAILER, TRANSFER_ENCODING};
-use http::uri::PathAndQuery;
+use http::header::{CONNECTION, CONTENT_LENGTH, HOST, TE, TRAILER, TRANSFER_ENCODING, UPGRADE};
+use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, HeaderValue, Method, Request, Uri, Version, request};
 
 use super::body::Framing;
@@ -17,6 +17,47 @@ pub(super) fn prepare(
     set_host(&mut head, upstream);
     set_framing(&head.method, &mut head.headers, &body);
     head.uri = Uri::from(target);
+    head.version = Version::HTTP_11;
+    Ok(Request::from_parts(head, body))
+}
+
+/// Gives a prepared request the form of HTTP/2: the authority in the target, no field of a
+/// connection (RFC 9113, sections 8.2.2 and 8.3.1).
+pub(super) fn as_http_2(
+    request: Request<OutBody>,
+    scheme: Scheme,
+    upstream: &str,
+) -> Result<Request<OutBody>, NeverSent> {
+    let (mut head, body) = request.into_parts();
+    if head.version != Version::HTTP_2 {
+        let host = head.headers.remove(HOST);
+        let named = host.as_ref().map_or(&b""[..], HeaderValue::as_bytes);
+        let authority = if named.is_empty() { upstream.as_bytes() } else { named };
+        let mut target = Uri::default().into_parts();
+        target.scheme = Some(scheme);
+        target.authority = Some(Authority::try_from(authority).map_err(|_| NeverSent::Target)?);
+        target.path_and_query = head.uri.path_and_query().cloned();
+        head.uri = Uri::from_parts(target).map_err(|_| NeverSent::Target)?;
+        head.version = Version::HTTP_2;
+    }
+    for name in [CONNECTION, TRANSFER_ENCODING, UPGRADE] {
+        head.headers.remove(name);
+    }
+    Ok(Request::from_parts(head, body))
+}
+
+/// Gives a prepared request the form of HTTP/1.1.
+pub(super) fn as_http_1(request: Request<OutBody>) -> Result<Request<OutBody>, NeverSent> {
+    if request.version() != Version::HTTP_2 {
+        return Ok(request);
+    }
+    let (mut head, body) = request.into_parts();
+    set_host(&mut head, "");
+    set_framing(&head.method, &mut head.headers, &body);
+    if head.headers.contains_key(TE) {
+        head.headers.insert(CONNECTION, HeaderValue::from_static("te"));
+    }
+    head.uri = Uri::from(origin_form(&head)?);
     head.version = Version::HTTP_11;
     Ok(Request::from_parts(head, body))
 }

@@ -31,7 +31,7 @@ async fn answering() -> (Upstream, tokio::task::JoinHandle<Vec<u8>>) {
 fn post(body: OutBody) -> Request<OutBody> {
     let mut request = Request::new(body);
     *request.method_mut() = http::Method::POST;
-    request.headers_mut().insert("host", http::HeaderValue::from_static("api.example"));
+    request.headers_mut().insert("host", HeaderValue::from_static("api.example"));
     request
 }
 

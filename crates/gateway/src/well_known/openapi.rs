@@ -23,8 +23,17 @@ pub(super) fn fragment(policy: &Policy) -> String {
         for (nth, route) in operation.routes.iter().enumerate() {
             let item = paths.entry(path(&route.path)).or_insert_with(|| json!({}));
             if let Value::Object(item) = item {
-                let described = describe(policy, operation, &route.path, nth);
-                item.insert(route.method.to_ascii_lowercase(), described);
+                let mut described = describe(policy, operation, &route.path, nth);
+                if let Some(host) = &route.host {
+                    described["servers"] = json!([{ "url": format!("//{host}") }]);
+                }
+                let method = route.method.to_ascii_lowercase();
+                // OpenAPI knows one operation of a path; those of other hosts stand beside it.
+                let name = match &route.host {
+                    Some(host) if item.contains_key(&method) => format!("x-{method}-{host}"),
+                    _ => method,
+                };
+                item.insert(name, described);
             }
         }
     }

@@ -41,6 +41,9 @@ pub(super) struct OperationPolicy {
 #[derive(Debug, Serialize)]
 pub(super) struct RoutePolicy {
     pub(super) method: String,
+    /// The host, or all below one; every host where there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) host: Option<String>,
     pub(super) path: String,
 }
 
@@ -157,6 +160,7 @@ impl OperationPolicy {
         };
         let route = |route: &crate::config::RoutePattern| RoutePolicy {
             method: route.method().to_string(),
+            host: route.host().map(ToString::to_string),
             path: route.pattern().as_str().to_owned(),
         };
         Self {

@@ -100,7 +100,7 @@ async fn status(shared: &Shared, head: &Parts, rest: &str) -> Result<OperationSt
         Problem::new(ProblemKind::OperationUnknown, "There is no such operation of this caller.")
     };
     let effect_id = rest.strip_prefix(OPERATIONS).and_then(EffectId::parse).ok_or_else(unknown)?;
-    let scope = keyed::scope(shared, &head.headers)?;
+    let scope = keyed::scope(shared, head)?;
     let named = of(head.uri.query()).and_then(|handle| shared.hapax.open_handle(&handle, &scope));
     let id = named.or_else(|| by_key(shared, head, &scope, effect_id)).ok_or_else(unknown)?;
     let found = shared.hapax.status(id).await.map_err(|_| {

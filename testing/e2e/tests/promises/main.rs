@@ -36,6 +36,7 @@ mod start;
 mod store;
 mod tenants;
 mod told;
+mod transport;
 mod unkeyed;
 mod versions;
 

@@ -177,7 +177,7 @@ fn an_upstream_that_is_not_one_is_refused() {
     let with = |url: &str| scene.serve().without("--upstream", 1).args(["--upstream", url]);
     assert_refused(&scene.serve().without("--upstream", 1), &["--upstream", "http://"]);
     assert_refused(&with("localhost:3000"), &["--upstream", "http://"]);
-    assert_refused(&with("https://127.0.0.1"), &["--upstream", "TLS"]);
+    assert_refused(&with("ftp://127.0.0.1"), &["--upstream", "https://"]);
     assert_refused(&with("http://127.0.0.1:3000/v1"), &["--upstream", "path"]);
     let secret = with("http://admin:hunter2@127.0.0.1:3000").run();
     assert_eq!(secret.code, Some(2), "{secret:?}");

@@ -32,17 +32,17 @@ impl NearMisses {
         }));
     }
 
-    /// A route that a service may take this request for, of an operation that `concerns` it.
+    /// A route that a service may take this request for, where it and its operation `concern` it.
     pub(in crate::config) fn find(
         &self,
         method: &Method,
         path: &str,
-        concerns: impl Fn(&Operation) -> bool,
+        concern: impl Fn(&RoutePattern, &Operation) -> bool,
     ) -> Option<&RoutePattern> {
         let same_method =
             |near: &&Near| near.route.method().as_str().eq_ignore_ascii_case(method.as_str());
-        let mut near =
-            self.0.iter().filter(same_method).filter(|near| concerns(&near.operation)).peekable();
+        let near = self.0.iter().filter(same_method);
+        let mut near = near.filter(|near| concern(&near.route, &near.operation)).peekable();
         // Most requests end here, before their path is looked at again.
         near.peek()?;
         let path = loosen(path);

@@ -6,7 +6,7 @@ use hapax_core::PathPattern;
 
 use super::{RoutePattern, normalised, path::u8_from_hex};
 use crate::config::{
-    Fault,
+    Fault, HostPattern,
     suggest::{nearest, shown},
 };
 
@@ -14,7 +14,7 @@ const METHODS: [&str; 9] =
     ["DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "QUERY", "TRACE"];
 
 impl RoutePattern {
-    /// Reads a method, a space and a path.
+    /// Reads a method, a space and a path, before which a host may stand.
     ///
     /// # Errors
     /// Any other text, with the right way to write it.
@@ -26,10 +26,23 @@ impl RoutePattern {
             ));
         };
         let method = read_method(method)?;
-        let path = normalised(path.trim_start_matches(' ')).into_owned();
+        let (host, path) = split_host(path.trim_start_matches(' '))?;
+        let path = normalised(path).into_owned();
         check_path(&path)?;
-        Ok(Self { method, pattern: PathPattern::new(&path) })
+        Ok(Self { method, host, pattern: PathPattern::new(&path) })
     }
+}
+
+/// A host stands before the first slash, and has a dot or brackets: `v1/payments` is a path whose
+/// slash was forgotten.
+fn split_host(text: &str) -> Result<(Option<HostPattern>, &str), Fault> {
+    let at = text.find('/').unwrap_or(text.len());
+    let (host, path) = text.split_at(at);
+    let is_host = host == "localhost" || host.contains(['.', '[']);
+    if path.is_empty() || text.contains("://") || !is_host {
+        return Ok((None, text));
+    }
+    Ok((Some(HostPattern::parse(host)?), path))
 }
 
 fn read_method(text: &str) -> Result<Method, Fault> {

@@ -33,16 +33,33 @@ fn the_example_file_loads() {
 #[test]
 fn the_commented_lines_of_the_example_are_right_too() {
     let text = fs::read_to_string(repository("hapax.example.toml")).expect("readable");
-    let settings = ["group_commit", "sweep ", "single_instance", "effect_secret = { file"];
+    let settings = [
+        "group_commit",
+        "sweep ",
+        "single_instance",
+        "effect_secret = { file",
+        "trusted_proxies",
+        "forwarded = ",
+        "[tls]\n",
+        "certificate",
+        "key = \"/etc/hapax/tls.key",
+        "client_ca",
+        "client_certificates",
+        "tls = {",
+    ];
     let mut uncommented = text.clone();
     for setting in settings {
         let commented = format!("# {setting}");
         assert!(uncommented.contains(&commented), "{setting}");
         uncommented = uncommented.replacen(&commented, setting, 1);
     }
+    // What is said of TLS goes with an address that has it.
+    let uncommented = uncommented.replace("http://127.0.0.1:3002", "https://127.0.0.1:3002");
     let config = load(&uncommented, &Flags::default()).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(config.effect_secret, EffectSecretSource::File("/etc/hapax/effect.key".into()));
     assert_eq!((config.group_commit, config.sweep), (128, 500));
+    assert!(config.tls.is_some_and(|tls| tls.clients.is_some_and(|clients| clients.required)));
+    assert!(config.services.iter().any(|service| service.tls.client.is_some()));
 }
 
 #[test]

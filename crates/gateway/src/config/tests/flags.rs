@@ -65,9 +65,9 @@ fn each_wrong_flag_is_named() {
              each\n  help: give one of the two another port",
         ),
         (
-            Flags { upstream: text("https://a"), ..flags() },
-            "--upstream: TLS to the service comes with a later version of hapax\n  help: use \
-             http:// on a network you trust, or a local proxy that speaks TLS",
+            Flags { upstream: text("ftp://a"), ..flags() },
+            "--upstream: it is not an http:// or https:// URL\n  help: write a scheme, a host and \
+             a port, such as \"http://127.0.0.1:3000\"",
         ),
         (
             Flags { store: text("mysql://u:hunter2@h/d"), ..flags() },

@@ -7,6 +7,7 @@ mod operations;
 mod robustness;
 mod routing;
 mod top_level;
+mod transport;
 
 use std::time::Duration;
 

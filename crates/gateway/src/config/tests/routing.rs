@@ -2,11 +2,16 @@
 
 use super::*;
 
-/// The upstream and the operation of a request, as `upstream operation`.
+/// The upstream and the operation of a request, as `upstream operation`. A host may stand before
+/// the path.
 fn way(config: &Config, request: &str) -> String {
     let (method, path) = request.split_once(' ').expect("a method and a path");
     let method = Method::from_bytes(method.as_bytes()).expect("a method");
-    let Some(route) = config.route(&method, path) else { return "nowhere".to_owned() };
+    let (host, path) = match path.find('/') {
+        Some(at) => path.split_at(at),
+        None => ("", path),
+    };
+    let Some(route) = config.route(&method, host, path) else { return "nowhere".to_owned() };
     let operation = route.operation.map_or("passes", |operation| operation.policy.name.as_str());
     assert!(route.operation.is_none_or(|found| found.policy.target == route.service.origin()));
     format!("{} {operation}", route.service.origin())
@@ -78,6 +83,86 @@ fn the_longest_prefix_that_ends_at_a_segment_takes_the_request() {
 }
 
 #[test]
+fn the_most_special_host_takes_the_request_then_the_longest_prefix() {
+    let services = "scope = { single_tenant = true }\n\
+        service = [{ upstream = \"http://any\" }, { upstream = \"http://deep\", prefix = \"/v1\" }, \
+        { upstream = \"http://api\", host = \"API.example.com\" }, \
+        { upstream = \"http://api1\", host = \"api.example.com\", prefix = \"/v1\" }, \
+        { upstream = \"http://below\", host = \"*.example.com\" }, \
+        { upstream = \"http://eu\", host = \"*.eu.example.com\", prefix = \"/v1\" }]\n";
+    let config = load(services, &Flags::default()).expect("right");
+    for (request, expected) in [
+        ("POST /v1/x", "http://deep default"),
+        ("POST other.org/", "http://any default"),
+        ("POST example.com/v1", "http://deep default"),
+        ("POST api.example.com/", "http://api default"),
+        ("POST api.example.com/v1", "http://api1 default"),
+        ("POST www.example.com/v1", "http://below default"),
+        ("POST a.eu.example.com/v1", "http://eu default"),
+        // Not its prefix: the next host that fits.
+        ("POST a.eu.example.com/v2", "http://below default"),
+    ] {
+        assert_eq!(way(&config, request), expected, "{request}");
+    }
+}
+
+#[test]
+fn forty_services_use_one_path_for_operations_of_their_own() {
+    let mut text = "scope = { single_tenant = true }\n".to_owned();
+    for n in 0..40 {
+        let host = format!("s{n}.example.com");
+        text += &format!("[[service]]\nupstream = \"http://s{n}\"\nhost = \"{host}\"\n");
+        text += &format!(
+            "[[operation]]\nname = \"s{n}.create\"\nroutes = [\"POST {host}/v1/orders\"]\n"
+        );
+    }
+    let config = load(&text, &Flags::default()).expect("right");
+    for n in 0..40 {
+        let request = format!("POST s{n}.example.com/v1/orders");
+        assert_eq!(way(&config, &request), format!("http://s{n} s{n}.create"));
+    }
+    assert_eq!(way(&config, "POST s1.example.com/v1/other"), "http://s1 passes");
+    assert_eq!(way(&config, "POST other.example.com/v1/orders"), "nowhere");
+}
+
+#[test]
+fn a_route_with_a_host_goes_before_one_without() {
+    let operations = "[[operation]]\nname = \"every\"\nroutes = [\"POST /v1/orders\"]\n\
+        [[operation]]\nname = \"below\"\nroutes = [\"POST *.b.com/v1/*\"]\n\
+        [[operation]]\nname = \"one\"\nroutes = [\"POST a.b.com/v1/{kind}\"]\n";
+    let config = load(&file("", operations), &Flags::default()).expect("right");
+    for (request, expected) in [
+        ("POST /v1/orders", "every"),
+        ("POST c.com/v1/orders", "every"),
+        ("POST x.b.com/v1/orders", "below"),
+        ("POST a.b.com/v1/orders", "one"),
+        ("POST a.b.com/v1/orders/1", "below"),
+        ("POST a.b.com/v2", "passes"),
+    ] {
+        assert_eq!(way(&config, request), format!("http://a:1 {expected}"), "{request}");
+    }
+}
+
+#[test]
+fn another_host_is_a_near_miss_where_the_same_upstream_gets_it() {
+    let services = "scope = { single_tenant = true }\n\
+        service = [{ upstream = \"http://one\" }, { upstream = \"http://two\", host = \"two.com\" }]\n\
+        [[operation]]\nname = \"pay\"\nroutes = [\"POST one.com/pay\"]\n";
+    let config = load(services, &Flags::default()).expect("right");
+    let near = |host: &str, path: &str| {
+        let route = config.route(&Method::POST, host, path).expect("a service");
+        let near = config.near_miss(&Method::POST, host, path, route.service, |_| true);
+        near.map(ToString::to_string)
+    };
+    let route = Some("POST one.com/pay".to_owned());
+    assert_eq!(near("one.com", "/pay/"), route);
+    assert_eq!(near("127.0.0.1", "/pay"), route);
+    assert_eq!(near("", "/PAY"), route);
+    assert_eq!(near("two.com", "/pay"), None);
+    assert_eq!(near("one.com", "/other"), None);
+}
+
+#[test]
 fn a_path_under_no_prefix_goes_nowhere() {
     let text = file("", "prefix = \"/v1\"");
     let config = load(&text, &Flags::default()).expect("right");
@@ -134,6 +219,16 @@ fn each_wrong_route_says_why() {
         ),
         ("POST /a*", "\"a*\" has a * that is not the last segment by itself", BRACES),
         ("POST /*/a", "\"*\" has a * that is not the last segment by itself", BRACES),
+        (
+            "POST api.example.com:8443/a",
+            "\"api.example.com:8443\" has a port, which takes no part in the choice",
+            "write a host such as \"api.example.com\", or \"*.example.com\" for all below one",
+        ),
+        (
+            "POST v1/payments",
+            "the path \"v1/payments\" does not start with a slash",
+            "write it whole, such as \"POST /v1/payments\"",
+        ),
         ("POST /:id", "\":id\" would be taken for itself", BRACES),
         ("POST /{id", "\"{id\" is not a whole {name}", BRACES),
         ("POST /{}", "\"{}\" is not a whole {name}", BRACES),
@@ -142,7 +237,8 @@ fn each_wrong_route_says_why() {
     ] {
         assert_eq!(RoutePattern::parse(route), Err(Fault::new(what, help)), "{route}");
     }
-    for route in ["POST /a", "COPY /a", "QUERY /{a}/*", "PUT /caf%C3%A9/"] {
+    let right = ["POST /a", "COPY /a", "QUERY /{a}/*", "PUT /caf%C3%A9/", "POST *.b.com/a/{b}"];
+    for route in right {
         assert_eq!(RoutePattern::parse(route).map(|route| route.to_string()).as_deref(), Ok(route));
     }
 }

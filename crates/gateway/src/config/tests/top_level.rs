@@ -12,14 +12,16 @@ fn each_mistake_at_the_top_names_line_and_remedy() {
         (
             r#"lease = "30s""#,
             "f.toml:1: lease: there is no such key in the file\n  help: remove it; the file takes \
-             listen, store, effect_secret, scope, operator, service, operation, limits, \
-             problems, cors, policy_document, request_id, single_instance, group_commit, sweep",
+             listen, tls, trusted_proxies, forwarded, store, effect_secret, scope, operator, \
+             service, operation, limits, problems, cors, policy_document, request_id, \
+             single_instance, group_commit, sweep",
         ),
         (
             r#""two words" = 1"#,
             "f.toml:1: \"two words\": there is no such key in the file\n  help: remove it; the \
-             file takes listen, store, effect_secret, scope, operator, service, operation, limits, \
-             problems, cors, policy_document, request_id, single_instance, group_commit, sweep",
+             file takes listen, tls, trusted_proxies, forwarded, store, effect_secret, scope, \
+             operator, service, operation, limits, problems, cors, policy_document, request_id, \
+             single_instance, group_commit, sweep",
         ),
         (
             "listen = 8080",
@@ -174,7 +176,8 @@ fn each_mistake_in_a_table_names_line_and_remedy() {
         (
             "[[service]]\nupstream = \"http://b\"",
             "f.toml:4: [[service]]: \"/\" is the prefix of two services (the other on line 2)\n  \
-             help: give each service its own prefix, such as prefix = \"/v1\"",
+             help: give each service its own prefix, such as prefix = \"/v1\", or its own host, \
+             such as host = \"api.example.com\"",
         ),
         (
             "[[service]]\nprefix = \"/a\"",
@@ -182,12 +185,13 @@ fn each_mistake_in_a_table_names_line_and_remedy() {
              \"http://127.0.0.1:3000\"",
         ),
         (
-            "[[service]]\nprefix = \"v1\"\nupstream = \"https://u:hunter2@b\"\nhost = \"c\"",
+            "[[service]]\nprefix = \"v1\"\nupstream = \"https://u:hunter2@b\"\nhost = \"a/b\"",
             "f.toml:5: prefix: \"v1\" does not start with a slash\n  help: write a path that \
              starts with a slash, such as \"/v1\"\n\
-             f.toml:6: upstream: TLS to the service comes with a later version of hapax\n  help: \
-             use http:// on a network you trust, or a local proxy that speaks TLS\n\
-             f.toml:7: host: belongs to a later version of hapax\n  help: remove it",
+             f.toml:6: upstream: it holds credentials, which hapax does not send\n  help: remove \
+             what is before the @; the caller's Authorization goes through untouched\n\
+             f.toml:7: host: \"a/b\" is more than a host\n  help: write a host such as \
+             \"api.example.com\", or \"*.example.com\" for all below one",
         ),
         (
             "[[service]]\nprefix = \"/a?b\"\nupstream = \"http://u:hunter2@b\"",

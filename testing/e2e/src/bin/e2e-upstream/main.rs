@@ -5,7 +5,8 @@
 //! the request itself, in the field `X-Do` (see [`script`]): it is no part of any intent, so a test
 //! can send the same request again and have the service behave differently.
 //!
-//! `e2e-upstream --dir DIR --listen ADDRESS [--collapse]`. With `--collapse`, requests with the
+//! `e2e-upstream --dir DIR --listen ADDRESS [--collapse] [--certificate FILE --key FILE
+//! [--client-ca FILE]]`, in HTTP/1.1 and HTTP/2. With `--collapse`, requests with the
 //! same `Idempotency-Key` make one effect and get its answer again.
 #![allow(
     clippy::expect_used,
@@ -14,6 +15,7 @@
 )]
 
 mod script;
+mod tls;
 
 use std::{
     collections::HashMap,
@@ -33,14 +35,21 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full, combinators::BoxBody};
 use hyper::{
     body::{Body, Frame, Incoming},
-    server::conn::http1,
     service::service_fn,
 };
-use hyper_util::rt::TokioIo;
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo},
+    server::conn::auto,
+};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use tokio::{net::TcpSocket, sync::mpsc, time::sleep};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpSocket,
+    sync::mpsc,
+    time::sleep,
+};
 
 use crate::script::{BodyKind, Step};
 
@@ -57,12 +66,16 @@ async fn main() {
     let mut dir = PathBuf::from(".");
     let mut listen: SocketAddr = "127.0.0.1:0".parse().expect("an address");
     let mut collapse = false;
+    let (mut certificate, mut key, mut client_ca) = (None, None, None);
     let mut args = std::env::args().skip(1);
     while let Some(arg) = args.next() {
         match arg.as_str() {
             "--dir" => dir = args.next().expect("--dir DIR").into(),
             "--listen" => listen = args.next().expect("--listen ADDRESS").parse().expect("address"),
             "--collapse" => collapse = true,
+            "--certificate" => certificate = args.next().map(PathBuf::from),
+            "--key" => key = args.next().map(PathBuf::from),
+            "--client-ca" => client_ca = args.next().map(PathBuf::from),
             other => panic!("unknown argument {other}"),
         }
     }
@@ -72,7 +85,10 @@ async fn main() {
     socket.set_reuseaddr(true).expect("SO_REUSEADDR");
     socket.bind(listen).expect("the address is free");
     let listener = socket.listen(1024).expect("listening");
-    println!("upstream on http://{}", listener.local_addr().expect("an address"));
+    let tls = certificate
+        .zip(key)
+        .map(|(certificate, key)| tls::acceptor(&certificate, &key, client_ca.as_deref()));
+    println!("upstream on {}", listener.local_addr().expect("an address"));
 
     loop {
         let (stream, _) = listener.accept().await.expect("a connection");
@@ -81,11 +97,17 @@ async fn main() {
         // A second handle for what hyper would never write: cuts and raw bytes.
         let wire = Wire(Arc::new(stream.try_clone().expect("a handle")));
         let stream = tokio::net::TcpStream::from_std(stream).expect("a stream");
-        let service = Arc::clone(&service);
+        let (service, tls) = (Arc::clone(&service), tls.clone());
         tokio::spawn(async move {
-            let serving = service_fn(|request| Arc::clone(&service).answer(request, wire.clone()));
-            // A client that went away is the client's business.
-            let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), serving).await;
+            match tls {
+                None => service.serve(stream, wire, false).await,
+                Some(tls) => {
+                    // A client that we do not trust is the client's business, too.
+                    let Ok(stream) = tls.accept(stream).await else { return };
+                    let certified = stream.get_ref().1.peer_certificates().is_some();
+                    service.serve(stream, wire, certified).await;
+                }
+            }
         });
     }
 }
@@ -123,6 +145,10 @@ impl std::fmt::Display for Closed {
 }
 
 impl std::error::Error for Closed {}
+
+/// Whether the client showed a certificate.
+#[derive(Clone, Copy)]
+struct Certified(bool);
 
 struct Service {
     dir: PathBuf,
@@ -190,12 +216,29 @@ impl Service {
         }
     }
 
+    async fn serve<S>(self: Arc<Self>, stream: S, wire: Wire, certified: bool)
+    where
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        let serving = service_fn(move |mut request: Request<Incoming>| {
+            request.extensions_mut().insert(Certified(certified));
+            Arc::clone(&self).answer(request, wire.clone())
+        });
+        // A client that went away is the client's business.
+        let _ = auto::Builder::new(TokioExecutor::new())
+            .serve_connection_with_upgrades(TokioIo::new(stream), serving)
+            .await;
+    }
+
     async fn answer(
         self: Arc<Self>,
-        request: Request<Incoming>,
+        mut request: Request<Incoming>,
         wire: Wire,
     ) -> Result<Answer, Closed> {
         let steps = script::parse(request.headers().get("x-do"));
+        if steps.iter().any(|step| matches!(step, Step::Upgrade)) {
+            return Ok(self.upgrade(&mut request));
+        }
         let (head, body) = request.into_parts();
         if steps.iter().any(|step| matches!(step, Step::Body(BodyKind::Duplex))) {
             self.arrived(head, &Received::default());
@@ -219,6 +262,31 @@ impl Service {
         tokio::spawn(acting).await.unwrap_or(Err(Closed))
     }
 
+    /// Agrees to the protocol that was asked for: it is an echo, whatever its name.
+    fn upgrade(&self, request: &mut Request<Incoming>) -> Answer {
+        let tunnel = hyper::upgrade::on(&mut *request);
+        tokio::spawn(async move {
+            let tunnel = TokioIo::new(tunnel.await.expect("a tunnel"));
+            let (mut from, mut to) = tokio::io::split(tunnel);
+            let _ = tokio::io::copy(&mut from, &mut to).await;
+            let _ = tokio::io::AsyncWriteExt::shutdown(&mut to).await;
+        });
+        let protocol = request.headers().get("upgrade").expect("a protocol").clone();
+        let head = request.method().clone();
+        let mut arrived = Request::new(());
+        *arrived.method_mut() = head;
+        *arrived.uri_mut() = request.uri().clone();
+        *arrived.headers_mut() = request.headers().clone();
+        self.arrived(arrived.into_parts().0, &Received { complete: true, ..Received::default() });
+        Response::builder()
+            .status(StatusCode::SWITCHING_PROTOCOLS)
+            .header("connection", "upgrade")
+            .header("upgrade", protocol)
+            .header("x-served-by", "e2e-upstream")
+            .body(full(""))
+            .expect("an answer")
+    }
+
     fn arrived(&self, head: http::request::Parts, received: &Received) -> Arrival {
         let body = Bytes::from(received.kept.clone());
         let text = String::from_utf8(received.kept.clone())
@@ -236,6 +304,8 @@ impl Service {
             "sha256": received.digest,
             "text": text,
             "complete": received.complete,
+            "version": format!("{:?}", head.version),
+            "certified": head.extensions.get::<Certified>().is_some_and(|certified| certified.0),
         }));
         Arrival { number, head, text, body }
     }
@@ -248,7 +318,7 @@ impl Service {
         let mut effect = None;
         for step in steps {
             match step {
-                Step::Early => {}
+                Step::Early | Step::Upgrade => {}
                 Step::Gate(name) => self.wait_for(&name).await,
                 Step::Sleep(time) => sleep(time).await,
                 Step::Effect => effect = Some(self.effect(&arrival)),

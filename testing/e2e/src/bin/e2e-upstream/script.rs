@@ -9,6 +9,7 @@
 //! | `status N` | the answer's status |
 //! | `body KIND …` | `empty`, `text …`, `echo`, `binary`, `sized N`, `chunked N`, `endless`, `events`, `trailers`, `duplex` |
 //! | `raw PERCENT-ENCODED` | writes exactly these bytes as its answer and closes |
+//! | `upgrade` | agrees to the `Upgrade`, and sends back all that comes through the tunnel |
 //! | `early` | does not read the request's body |
 //! | `cut` | closes without an answer |
 //! | `die` | ends the process |
@@ -30,6 +31,7 @@ pub(crate) enum Step {
     Body(BodyKind),
     Raw(Vec<u8>),
     Early,
+    Upgrade,
     Cut,
     Die,
 }
@@ -93,6 +95,7 @@ fn step(text: &str) -> Step {
         "body" => Step::Body(body(rest)),
         "raw" => Step::Raw(decode(rest)),
         "early" => Step::Early,
+        "upgrade" => Step::Upgrade,
         "cut" => Step::Cut,
         "die" => Step::Die,
         other => panic!("unknown step {other}"),

@@ -1,0 +1,114 @@
+//! Whether a peer speaks HTTP/2.
+
+use std::{
+    io::{self, IoSlice},
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    sync::oneshot,
+};
+
+/// The bytes of a frame's head (RFC 9113, section 4.1).
+const FRAME_HEAD: usize = 9;
+
+/// The type of a SETTINGS frame, with which a server begins (RFC 9113, sections 3.4 and 6.5).
+const SETTINGS: u8 = 4;
+
+/// A stream that tells of the first frame that is read from it.
+pub(super) struct Greeted<S> {
+    inner: S,
+    head: Vec<u8>,
+    told: Option<oneshot::Sender<bool>>,
+}
+
+impl<S> Greeted<S> {
+    /// Also where it is told: whether the first frame is the preface of an HTTP/2 server. Closed
+    /// if there was none.
+    pub(super) fn new(inner: S) -> (Self, oneshot::Receiver<bool>) {
+        let (told, greeted) = oneshot::channel();
+        (Self { inner, head: Vec::with_capacity(FRAME_HEAD), told: Some(told) }, greeted)
+    }
+
+    fn saw(&mut self, read: &[u8]) {
+        let missing = FRAME_HEAD - self.head.len();
+        self.head.extend_from_slice(read.get(..missing).unwrap_or(read));
+        if self.head.len() < FRAME_HEAD {
+            return;
+        }
+        if let Some(told) = self.told.take() {
+            let is_settings = self.head.get(3) == Some(&SETTINGS)
+                && self.head.get(5..).is_some_and(|stream| stream == [0; 4]);
+            // Nobody may be waiting any more.
+            let _ = told.send(is_settings);
+        }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Greeted<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let polled = Pin::new(&mut self.inner).poll_read(cx, buffer);
+        if self.told.is_some() && matches!(polled, Poll::Ready(Ok(()))) {
+            self.saw(buffer.filled().get(before..).unwrap_or_default());
+        }
+        polled
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Greeted<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.inner).poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.inner).poll_write_vectored(cx, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_settings_frame_on_stream_0_is_the_preface_however_it_arrives() {
+        let settings = [0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 3];
+        for (reads, expected) in [
+            (vec![&settings[..]], Ok(true)),
+            (vec![&settings[..1], &settings[1..8], &settings[8..]], Ok(true)),
+            (vec![&b"HTTP/1.1 400 Bad Request"[..]], Ok(false)),
+            (vec![&[0, 0, 0, 4, 0, 0, 0, 0, 1][..]], Ok(false)),
+            (vec![&settings[..8]], Err(())),
+        ] {
+            let (mut stream, mut greeted) = Greeted::new(());
+            reads.iter().for_each(|read| stream.saw(read));
+            assert_eq!(greeted.try_recv().map_err(|_| ()), expected, "{reads:?}");
+        }
+    }
+}
