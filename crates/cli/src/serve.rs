@@ -38,7 +38,7 @@ use crate::{effect_secret, failure::Failure};
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Serve {
-    /// The service behind, as http://host:port.
+    /// The service behind, as http://host:port or https://host:port.
     #[arg(long, value_name = "URL", help_heading = "What is served")]
     upstream: Option<String>,
     /// A configuration file, for more than one service or operation.

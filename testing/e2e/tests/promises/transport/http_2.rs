@@ -1,8 +1,9 @@
 //! Services behind TLS, and in HTTP/2.
 
-use hapax_e2e::{Authority, Request, Stage, Upstream, UpstreamKind, copies, fresh_key};
+use hapax_e2e::{Authority, Request, Stage, Upstream, UpstreamKind, copies, eventually, fresh_key};
 
 use super::Secure;
+use crate::SOON;
 
 const ONE: &str = "scope = { single_tenant = true }\nstore = \"sqlite:{dir}/hapax.db\"\n\
     [[service]]\nupstream = \"{upstream}\"\n";
@@ -153,4 +154,34 @@ fn early_data_is_refused_where_a_key_is_and_passes_elsewhere() {
     let unkeyed = stage.gateway.send(&early.without("idempotency-key"));
     assert_eq!(unkeyed.status, 201, "{unkeyed:?}");
     assert_eq!(stage.upstream.arrivals()[1].field("early-data"), "1");
+}
+
+#[test]
+fn how_a_service_is_reached_can_change_without_a_restart_and_how_callers_connect_cannot() {
+    let text = ONE.replace("{dir}", "DIR").replace("{upstream}", "UPSTREAM");
+    let stage = Stage::configured(UpstreamKind::Plain, ONE);
+    let put = |more: &str, result: &str| {
+        let reloads = || {
+            let label = format!("result=\"{result}\"");
+            stage.gateway.metric("hapax_config_reloads_total", &[&label])
+        };
+        let before = reloads();
+        let text = text
+            .replace("DIR", &stage.dir().display().to_string())
+            .replace("UPSTREAM", &stage.upstream.url());
+        std::fs::write(stage.dir().join("hapax.toml"), text + more).expect("written");
+        stage.gateway.hang_up();
+        eventually("it is read", SOON, || reloads() > before);
+    };
+    let version = || {
+        assert_eq!(stage.gateway.send(&Request::get("/x")).status, 200);
+        stage.upstream.arrivals().pop().expect("one").version
+    };
+    assert_eq!(version(), "HTTP/1.1");
+    put("protocol = \"h2c\"\n", "applied");
+    assert_eq!(version(), "HTTP/2.0");
+    put("[tls]\ncertificate = \"a\"\nkey = \"b\"\n", "refused");
+    assert_eq!(version(), "HTTP/2.0");
+    let logged = stage.gateway.stderr().join("\n");
+    assert!(logged.contains("tls: a change of it needs a restart"), "{logged}");
 }
