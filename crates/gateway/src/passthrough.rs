@@ -55,9 +55,11 @@ pub(crate) async fn answer(
 pub(crate) async fn answer_whole(
     shared: &Shared,
     upstream: &Upstream,
-    head: Parts,
+    mut head: Parts,
     body: &Buffered,
 ) -> Response<AnswerBody> {
+    // The client was asked for it already.
+    head.headers.remove(EXPECT);
     match send(upstream, head, OutBody::full(body.bytes().clone()), true).await {
         Ok(answer) => answer.map(AnswerBody::upstream),
         Err(problem) => shared.presentation.refuse(&problem, None),

@@ -102,6 +102,23 @@ fn the_body_is_asked_for_when_it_is_wanted() {
 }
 
 #[test]
+fn a_body_that_was_read_for_its_key_and_has_none_is_not_asked_for_again() {
+    let text = "[[operation]]\nname = \"pay\"\nroutes = [\"POST /payments\"]\n\
+                key = { from = \"body:/request_id\" }\n";
+    let stage = Stage::operations(UpstreamKind::Plain, text);
+    let mut client = stage.gateway.connect();
+    client.write(
+        "POST /payments HTTP/1.1\r\nHost: gateway\r\nExpect: 100-continue\r\n\
+         Content-Type: application/json\r\nContent-Length: 2\r\nConnection: close\r\n\r\n",
+    );
+    client.read_until("100 Continue");
+    client.write("{}");
+    assert_eq!(client.answer().status, 201);
+    let arrival = stage.upstream.only_arrival();
+    assert_eq!((arrival.all("expect"), arrival.text.as_deref()), (vec![], Some("{}")));
+}
+
+#[test]
 fn interim_answers_end_at_the_gateway_and_the_final_one_passes() {
     let stage = Stage::new();
     let hints =
