@@ -10,8 +10,14 @@ struct Migration {
     text: &'static str,
 }
 
-const MIGRATIONS: &[Migration] =
-    &[Migration { version: 1, name: "records", text: include_str!("migrations/0001_records.sql") }];
+const MIGRATIONS: &[Migration] = &[
+    Migration { version: 1, name: "records", text: include_str!("migrations/0001_records.sql") },
+    Migration {
+        version: 2,
+        name: "unknown outcomes",
+        text: include_str!("migrations/0002_unknown_outcomes.sql"),
+    },
+];
 
 const TABLE: &str = "CREATE TABLE IF NOT EXISTS _hapax_migrations (
     version  INTEGER PRIMARY KEY,
@@ -21,7 +27,7 @@ const TABLE: &str = "CREATE TABLE IF NOT EXISTS _hapax_migrations (
 ) STRICT";
 
 /// The newest version that this hapax knows.
-pub(super) const KNOWN: u32 = 1;
+pub(super) const KNOWN: u32 = 2;
 
 /// What a file is, by its tables.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -192,6 +198,7 @@ mod tests {
                 "LIST_HEAD",
                 "DURABILITY",
                 "EPOCH_AND_POLICY",
+                "DOUBTS",
             ];
             let plain =
                 ["BEGIN", "BEGIN_READING", "COMMIT", "ROLLBACK", "DATA_VERSION", "CHECKPOINT"];
