@@ -3,8 +3,8 @@
 use std::{convert::Infallible, time::Duration};
 
 use hapax_core::{
-    Comparison, Decision, DecisionRules, Fingerprint, Found, OutcomeClass, PinnedPolicy, Problem,
-    ProblemKind, Record, StoreTime, StoredResponse, decide,
+    Comparison, Decision, DecisionRules, Evidence, Fingerprint, Found, OnUnknown, OutcomeClass,
+    PinnedPolicy, Problem, ProblemKind, Record, StoreTime, StoredResponse, decide,
 };
 use hapax_store::StoreError;
 
@@ -16,11 +16,14 @@ use crate::{
 impl Attempting {
     /// The decision on a record, by the policy it was admitted under and the present one.
     ///
+    /// `evidence` is what the service was just found to know of an uncertain record.
+    ///
     /// Without the intent at hand, a record of another fingerprint version cannot be compared.
     pub(crate) async fn decide(
         &self,
         found: &Found,
         intent: Option<&dyn Intent>,
+        evidence: Option<Evidence>,
     ) -> Result<(Decision, DecisionRules), StoreError> {
         let record = &found.record;
         let present = self.operation.pinned();
@@ -33,6 +36,7 @@ impl Attempting {
             other.as_deref()
         };
         let rules = DecisionRules::stricter(pinned.unwrap_or(present), present);
+        let rules = evidence.map_or(rules, |evidence| rules.after(evidence));
         let compared = self.compare(&record.fingerprint, pinned, intent);
         Ok((decide(record, compared, found.now, &rules), rules))
     }
@@ -112,7 +116,9 @@ impl Attempting {
                 ),
             ),
             (Decision::PolicyUnknown, _) => ("policy_unknown", Answer::Problem(policy_unknown())),
-            (Decision::Hold, response) => self.unknown(&record, response, rules, now),
+            (Decision::Hold | Decision::Probe, response) => {
+                self.unknown(&record, response, rules, now)
+            }
             // These execute or wait, and are not answers.
             (Decision::Advance(_) | Decision::Doubt | Decision::InFlight, _) => {
                 ("in_flight", Answer::Problem(self.in_flight_problem()))
@@ -155,7 +161,10 @@ impl Attempting {
             "The operation may have taken effect and its outcome is not known. It is not executed \
              again. Ask again with the same key; do not send it under a new one.",
         )
-        .retry_after(options.retry_held)
+        .retry_after(match self.operation.policy().on_unknown {
+            OnUnknown::Probe => options.retry_probed,
+            OnUnknown::Hold | OnUnknown::Resend => options.retry_held,
+        })
     }
 
     pub(crate) fn in_flight<R>(&self) -> Taken<R> {
