@@ -9,10 +9,10 @@ use hapax::{
         body::{Buffered, read_bounded},
         body_invalid, body_key, check_compared,
         headers::{
-            HAPAX_ATTEMPT, IDEMPOTENCY_KEY, ends_here, only, strip_look_alikes,
+            HAPAX_ATTEMPT, HAPAX_DEADLINE, IDEMPOTENCY_KEY, ends_here, only, strip_look_alikes,
             strip_ours_from_request,
         },
-        key, key_missing, needed_content, read_reply, respond,
+        key, key_missing, moment, needed_content, read_reply, respond,
     },
 };
 use hapax_core::{EffectId, Fingerprint, Problem, ProblemKind, RecordId, Scope};
@@ -289,6 +289,9 @@ fn outgoing(
         headers.insert(IDEMPOTENCY_KEY, effect_id);
     }
     headers.insert(HAPAX_ATTEMPT, HeaderValue::from(attempt.number().to_wire()));
+    if let Some(deadline) = attempt.deadline().and_then(moment) {
+        headers.insert(HAPAX_DEADLINE, deadline);
+    }
     let mut request = Request::new(OutBody::full(buffered.bytes().clone()));
     *request.method_mut() = head.method;
     *request.uri_mut() = head.uri;

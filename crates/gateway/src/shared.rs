@@ -25,6 +25,7 @@ use crate::{
     forwarded::Caller,
     observe::Observer,
     presenting::Presentation,
+    probe::{AuthorizationError, HttpProber},
     tls::UpstreamTls,
     tunnel::Tunnels,
     upstream::{BaseError, Upstream, UpstreamConfig},
@@ -93,7 +94,7 @@ impl Shared {
             Upstream::new(&service.upstream, how)
                 .map_err(|error| GatewayError::Upstream { upstream: service.origin(), error })
         };
-        let upstreams = config.services.iter().map(upstream).collect::<Result<_, _>>()?;
+        let upstreams = config.services.iter().map(upstream).collect::<Result<Vec<_>, _>>()?;
         let scope_header = match &config.scope {
             ScopeSource::SingleTenant => None,
             ScopeSource::Header(name) => Some(name.clone()),
@@ -104,6 +105,14 @@ impl Shared {
                 let operation = hapax.register(configured.policy.clone()).await?;
                 let answers = configured.answers.clone();
                 let route = Route::new(operation, answers, scope_header.as_ref())?;
+                if let Some(probe) = &configured.probe
+                    && let Some(upstream) = upstream_of(&config, &upstreams, configured)
+                {
+                    let (fields, cap) = (&route.fields.replayed, configured.policy.response_cap);
+                    let prober =
+                        HttpProber::new(upstream.clone(), probe.clone(), fields.clone(), cap)?;
+                    hapax.probe_with(&route.operation, Arc::new(prober));
+                }
                 routes.insert(address(configured), route);
             }
         }
@@ -267,6 +276,21 @@ pub enum GatewayError {
     /// A policy names what cannot be a header.
     #[error(transparent)]
     Header(#[from] NotAHeader),
+    /// There is nothing to send as `Authorization` where a service is asked.
+    #[error(transparent)]
+    Authorization(#[from] AuthorizationError),
+}
+
+/// The service whose origin is an operation's target.
+fn upstream_of<'a>(
+    config: &Config,
+    upstreams: &'a [Upstream],
+    operation: &config::Operation,
+) -> Option<&'a Upstream> {
+    let mut services = config.services.iter().zip(upstreams);
+    let (_, upstream) =
+        services.find(|(service, _)| service.origin() == operation.policy.target)?;
+    Some(upstream)
 }
 
 fn address(operation: &Arc<config::Operation>) -> usize {

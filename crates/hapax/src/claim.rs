@@ -131,7 +131,7 @@ impl Attempting {
     pub(crate) fn attempt_of(&self, record: &Record) -> Result<Attempt, (&'static str, Problem)> {
         let secret = self.engine.inner.secrets.of(record.secret_version);
         let secret = secret.ok_or_else(|| ("policy_unknown", policy_unknown()))?;
-        Ok(Attempt::new(self.operation.name(), record, secret))
+        Ok(Attempt::new(self.operation.policy(), record, secret))
     }
 
     pub(crate) fn store_failed<R>(&self, error: &StoreError) -> Taken<R> {

@@ -59,7 +59,7 @@ pub(crate) struct Inner {
     /// The operations of this process by name, for those that name them.
     pub(crate) defined: RwLock<HashMap<OperationName, Arc<Protected>>>,
     /// The operations whose services can be asked what became of an effect.
-    pub(crate) asked: RwLock<HashMap<OperationName, Asked>>,
+    pub(crate) asked: RwLock<Vec<Asked>>,
     /// What this process knows of such questions.
     pub(crate) looks: Looks,
     /// What the layers of each operation have in common.

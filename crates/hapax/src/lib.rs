@@ -124,9 +124,9 @@ pub use step::{Called, Interrupted, Step, StepError, Upgrade};
 #[cfg(feature = "axum")]
 pub use crate::axum::{TakesAttempt, TakesAttemptAt};
 pub use hapax_core::{
-    AppliedOutcome, BodyForm, EffectId, EffectSecret, FingerprintRules, InFlight, KeyPolicy, KeyRules, KeySource,
-    KeySyntax, OnUnknown, OperationName, OperationPolicy, OutcomeClass, OutcomeRule, OutcomeRules,
-    Pointer, PolicyError, ProblemKind, Retention, Scope, Told, Verdict,
+    AppliedOutcome, BodyForm, EffectId, EffectSecret, FingerprintRules, InFlight, KeyPolicy,
+    KeyRules, KeySource, KeySyntax, OnUnknown, OperationName, OperationPolicy, OutcomeClass,
+    OutcomeRule, OutcomeRules, Pointer, PolicyError, ProblemKind, Retention, Scope, Told, Verdict,
 };
 
 #[cfg(feature = "sqlite")]

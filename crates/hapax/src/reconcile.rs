@@ -8,8 +8,8 @@ use std::{
 };
 
 use hapax_core::{
-    Attempt, DecisionRules, EffectId, Evidence, Found, InFlight, Judgement, Owner, Ownership,
-    Record, RecordId, Ruling, State, Statement, Verdict,
+    Attempt, DecisionRules, EffectId, Evidence, Found, InFlight, Judgement, OperationName, Owner,
+    Ownership, Record, RecordId, Ruling, State, Statement, Verdict,
 };
 use hapax_store::{StoreError, Written};
 use metrics::counter;
@@ -35,6 +35,14 @@ const MANY: usize = 1024;
 pub(crate) struct Asked {
     pub(crate) operation: Arc<Operation>,
     pub(crate) prober: Arc<dyn Prober>,
+}
+
+impl Asked {
+    /// An operation that has several services is there once for each.
+    fn is_of(&self, name: &OperationName, target: &str) -> bool {
+        let policy = self.operation.policy();
+        policy.name == *name && policy.target == target
+    }
 }
 
 /// What this process knows of looks at uncertain records.
@@ -75,8 +83,25 @@ impl Hapax {
     /// Has what becomes uncertain of an operation looked for by this prober: by retries, and in the
     /// background. Only where the operation's policy says `OnUnknown::Probe`.
     pub fn probe_with(&self, operation: &Arc<Operation>, prober: Arc<dyn Prober>) {
-        let asked = Asked { operation: Arc::clone(operation), prober };
-        self.inner.asked.write().insert(operation.name().clone(), asked);
+        let mut all = self.inner.asked.write();
+        let target = &operation.policy().target;
+        all.retain(|asked| !asked.is_of(operation.name(), target));
+        all.push(Asked { operation: Arc::clone(operation), prober });
+    }
+
+    /// Who is asked about effects of an operation at a target.
+    pub(crate) fn asked(&self, name: &OperationName, target: &str) -> Option<Asked> {
+        self.inner.asked.read().iter().find(|asked| asked.is_of(name, target)).cloned()
+    }
+
+    /// Who is asked about a record that was found in the store.
+    pub(crate) async fn asked_about(
+        &self,
+        name: &OperationName,
+        record: &Record,
+    ) -> Result<Option<Asked>, StoreError> {
+        let pinned = self.pinned_policy(record.policy).await?;
+        Ok(pinned.and_then(|pinned| self.asked(name, &pinned.target)))
     }
 
     /// Looks into an uncertain record once, and stores what is certain then.
@@ -217,7 +242,8 @@ impl Attempting {
             of: found.record.ownership(),
             seen: seen.to_owned(),
         };
-        let asked = self.engine.inner.asked.read().get(self.operation.name()).cloned();
+        let policy = self.operation.policy();
+        let asked = self.engine.asked(&policy.name, &policy.target);
         let Some(asked) = asked else { return unknown("there is nobody to ask") };
         let patience = match self.operation.policy().in_flight {
             InFlight::Wait(patience) => patience,

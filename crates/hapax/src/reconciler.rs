@@ -3,7 +3,7 @@
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
-use hapax_core::{OperationName, Owner, Statement, next_probe};
+use hapax_core::{Evidence, OperationName, Owner, Statement, next_probe};
 use hapax_store::{Doubts, Due, PutOff, StoreError, TakeDue};
 use metrics::gauge;
 use tokio::{
@@ -74,23 +74,19 @@ async fn round(
     }
     let take = TakeDue {
         holder: token(engine)?,
-        lease: hold(engine, asked.values()),
-        operations: asked.keys().cloned().collect(),
+        lease: hold(engine, &asked),
+        operations: asked.iter().map(|asked| asked.operation.name().clone()).collect(),
         limit,
     };
     let holder = take.holder;
     let due = store.take_due(take).await?;
     let more = doubted.more || due.len() == limit;
     for due in due {
-        let (Some(asked), Ok(permit)) =
-            (asked.get(&due.operation).cloned(), Arc::clone(free).acquire_owned().await)
-        else {
-            continue;
-        };
+        let Ok(permit) = Arc::clone(free).acquire_owned().await else { continue };
         let (engine, options) = (engine.clone(), *options);
         let abandon = engine.inner.abandon.clone();
         engine.inner.tracker.clone().spawn(async move {
-            abandon.run_until_cancelled(settle(&engine, &options, &asked, due, holder)).await;
+            abandon.run_until_cancelled(settle(&engine, &options, due, holder)).await;
             drop(permit);
         });
     }
@@ -99,16 +95,18 @@ async fn round(
 
 /// Looks into one record that is held, and lets go of it where it stays uncertain. A failing store
 /// leaves it held; the hold ends by itself.
-async fn settle(
-    engine: &Hapax,
-    options: &BackgroundOptions,
-    asked: &Asked,
-    due: Due,
-    holder: Owner,
-) {
+async fn settle(engine: &Hapax, options: &BackgroundOptions, due: Due, holder: Owner) {
     let looker = Looker { actor: "hapax", holder: Some(holder) };
     let record = due.found.record.id;
-    let looked = engine.look_into(asked, &due.found, looker).await;
+    let looked = match engine.asked_about(&due.operation, &due.found.record).await {
+        Ok(Some(asked)) => engine.look_into(&asked, &due.found, looker).await,
+        Ok(None) => Ok(Looked::Still {
+            evidence: Evidence::Unknown,
+            of: due.found.record.ownership(),
+            seen: "where its effect happened nobody is asked any more".to_owned(),
+        }),
+        Err(error) => Err(error),
+    };
     let (evidence, of, seen) = match looked {
         Ok(Looked::Moved(_) | Looked::Gone) => return,
         Ok(Looked::Still { evidence, of, seen }) => (evidence, of, seen),
@@ -140,8 +138,8 @@ fn token(engine: &Hapax) -> Result<Owner, StoreError> {
 }
 
 /// How long a record is held: longer than a look and the writes around it can take.
-fn hold<'a>(engine: &Hapax, asked: impl Iterator<Item = &'a Asked>) -> Duration {
-    let longest = asked.map(|asked| asked.prober.timeout()).max().unwrap_or_default();
+fn hold(engine: &Hapax, asked: &[Asked]) -> Duration {
+    let longest = asked.iter().map(|asked| asked.prober.timeout()).max().unwrap_or_default();
     // A probe and a closer, and the store's answers before, between and after them.
     let store = engine.inner.options.store_timeout.saturating_mul(8);
     longest.saturating_mul(3).saturating_add(store)

@@ -38,6 +38,7 @@ mod tenants;
 mod told;
 mod transport;
 mod unkeyed;
+mod unknown;
 mod versions;
 
 use std::time::Duration;
