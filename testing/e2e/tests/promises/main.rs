@@ -31,6 +31,7 @@ mod operating;
 mod outcomes;
 mod proxies;
 mod records;
+mod resolve;
 mod shutdown;
 mod start;
 mod store;
