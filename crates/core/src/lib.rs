@@ -29,6 +29,7 @@ mod scope;
 mod state;
 mod step;
 mod time;
+mod unprotected;
 mod verdict;
 
 pub use classify::{
@@ -64,6 +65,7 @@ pub use scope::{Scope, ScopeError};
 pub use state::{Event, IllegalTransition, State};
 pub use step::{BeginStep, Progress, Step, StepData, StepEnd, StepName, StepNameError};
 pub use time::StoreTime;
+pub use unprotected::Unprotected;
 pub use verdict::{
     AppliedOutcome, Evidence, Judgement, Ruling, Statement, Verdict, class_of_status, next_probe,
 };

@@ -243,7 +243,8 @@ pub struct HistoryEntry {
     /// `judged-applied` and `judged-not-applied` (by evidence). Of the present attempt: `uncertain`
     /// (once, whoever says it), `resent` (it is the resend), `resumed` (it goes on after the last
     /// step), `closing` (it executes nothing and closes the earlier ones), `probed-not-seen` and
-    /// `probed-unknown` (when it is not what was learned the time before).
+    /// `probed-unknown` (when it is not what was learned the time before), `ran-unprotected` (it, or
+    /// something beside it, ran while the store was not available).
     pub what: String,
     /// Who says so and why, of what somebody decided or looked up.
     pub statement: Option<Statement>,

@@ -22,4 +22,4 @@ pub use capability::{
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use error::{Certainty, StoreError};
 pub use memory::{MemorySnapshot, MemoryStore};
-pub use reconcile::{Doubted, Doubts, Due, PutOff, Reconcile, TakeDue, evidence_word};
+pub use reconcile::{BroughtIn, Doubted, Doubts, Due, PutOff, Reconcile, TakeDue, evidence_word};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use hapax_core::{
-    Evidence, Found, Judgement, OperationName, Owner, Ownership, Statement, StoreTime,
+    Evidence, Found, Judgement, OperationName, Owner, Ownership, Statement, StoreTime, Unprotected,
 };
 
 use crate::{Reply, Written};
@@ -38,8 +38,26 @@ pub trait Reconcile: Send + Sync {
         statement: Statement,
     ) -> Reply<'_, Written>;
 
+    /// Brings in what ran without a record while the store was not available. Brought in again, it
+    /// changes nothing. What the store knows of the key stands; that it ran is noted beside it.
+    fn bring_in(&self, unprotected: Unprotected) -> Reply<'_, BroughtIn>;
+
     /// What is uncertain, by operation.
     fn doubts(&self) -> Reply<'_, Vec<Doubts>>;
+}
+
+/// What became of an execution without a record.
+#[derive(Clone, Debug, PartialEq)]
+pub enum BroughtIn {
+    /// It has a record now.
+    Recorded,
+    /// It had one already, since it was brought in before.
+    Again,
+    /// The key had a record of something else: it may have happened twice.
+    Beside {
+        /// The record, as it stays.
+        found: Box<Found>,
+    },
 }
 
 /// What a look for abandoned executions came to.

@@ -4,13 +4,13 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use hapax_core::{
-    ClaimNumber, Judgement, OperationName, Owner, Ownership, State, Statement, StoreTime,
-    WriteRefused,
+    ClaimNumber, Judgement, OperationName, Owner, Ownership, Record, State, Statement, StoreTime,
+    Unprotected, WriteRefused,
 };
 use hapax_store::{
-    Doubted, Doubts, Due, PutOff, Reconcile, Reply, TakeDue, Written, evidence_word,
+    BroughtIn, Doubted, Doubts, Due, PutOff, Reconcile, Reply, TakeDue, Written, evidence_word,
 };
-use rusqlite::params;
+use rusqlite::{params, params_from_iter};
 
 use super::{
     SqliteStore,
@@ -122,6 +122,10 @@ impl Reconcile for SqliteStore {
         statement: Statement,
     ) -> Reply<'_, Written> {
         self.write(move |tx| close_earlier(tx, &of, closing, &statement))
+    }
+
+    fn bring_in(&self, unprotected: Unprotected) -> Reply<'_, BroughtIn> {
+        self.write(move |tx| tx.in_one(|| bring_in(tx, &unprotected)))
     }
 
     fn doubts(&self) -> Reply<'_, Vec<Doubts>> {
@@ -257,6 +261,46 @@ fn close_earlier(
         }
         Err(why) => Ok(Written::Refused { why, found: Box::new(records::found(tx, before)?) }),
     }
+}
+
+fn bring_in(tx: &Tx<'_>, ran: &Unprotected) -> Result<BroughtIn, Failure> {
+    let there = records::by_id(tx, &ran.claim.id)?;
+    if let Some(there) = &there {
+        let Statement { actor, reason } = &ran.statement;
+        let said = params![there.claim.0, actor, reason];
+        if tx.first(sql::HAS_SAID, said, |_| Ok(()))?.is_some() {
+            return Ok(BroughtIn::Again);
+        }
+    }
+    let policy = records::policy_number(tx, &ran.claim.policy)?;
+    let record = match there {
+        None => {
+            let mut record = ran.record(ClaimNumber(0), tx.epoch, tx.now);
+            let values = params_from_iter(writes::new_record(&record, policy));
+            let number = tx.insert(sql::ADD_RECORD, values, |row| row.get(0))?;
+            // Under the write lock nobody else has made it since.
+            record.claim = ClaimNumber(number.unwrap_or_default());
+            record
+        }
+        Some(stub) if Unprotected::follows(stub.state(tx.now)) => {
+            let Ok((next, advance, superseded)) = ran.under_stub(&stub, tx.epoch, tx.now) else {
+                return beside(tx, stub, ran);
+            };
+            let superseded = superseded.as_ref();
+            tx.write(writes::advance(&stub, &next, superseded, &advance, policy, tx.now))?;
+            next
+        }
+        Some(there) => return beside(tx, there, ran),
+    };
+    tx.write(vec![writes::said(&record, Unprotected::WORD, &ran.statement, tx.now)])?;
+    records::settle(tx, &record.ownership(), &ran.settlement)?;
+    Ok(BroughtIn::Recorded)
+}
+
+/// What the store knows stands.
+fn beside(tx: &Tx<'_>, there: Record, ran: &Unprotected) -> Result<BroughtIn, Failure> {
+    tx.write(vec![writes::said(&there, Unprotected::WORD, &ran.statement, tx.now)])?;
+    Ok(BroughtIn::Beside { found: Box::new(records::found(tx, there)?) })
 }
 
 fn doubts(view: &View<'_>) -> Result<Vec<Doubts>, Failure> {

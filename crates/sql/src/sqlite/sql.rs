@@ -154,6 +154,9 @@ statements! {
     HISTORY =
         "SELECT at, attempt, what, actor, reason FROM hapax_history WHERE claim = ?1 ORDER BY n";
 
+    /// Whether this was noted before.
+    HAS_SAID =
+        "SELECT 1 FROM hapax_history WHERE claim = ?1 AND actor = ?2 AND reason = ?3 LIMIT 1";
     /// What became uncertain, or begins a later attempt, is looked at from a moment on.
     WATCH =
         "INSERT INTO hapax_watch (claim, due, probes) VALUES (?1, ?2, 0) \

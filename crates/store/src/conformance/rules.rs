@@ -106,6 +106,9 @@ macro_rules! for_each_rule {
             a_judged_outcome_is_swept_when_it_is_over
             closing_fences_the_earlier_attempts
             what_is_uncertain_is_told_by_operation
+            what_ran_unprotected_has_a_record_afterwards
+            what_ran_unprotected_is_brought_in_once
+            what_ran_unprotected_does_not_replace_what_is_known
             a_claim_issued_again_is_ours
             a_claim_issued_again_does_not_take_anothers_for_its_own
             an_advance_issued_again_is_ours

@@ -116,6 +116,9 @@ const NOTICED: &[(Bug, &str, Run)] = noticed! {
     VerdictForgetsTheReason by a_verdict_ends_an_uncertain_record;
     VerdictStays by a_judged_outcome_is_swept_when_it_is_over;
     ClosingFencesNothing by closing_fences_the_earlier_attempts;
+    BroughtInReplaces by what_ran_unprotected_does_not_replace_what_is_known;
+    BroughtInBeginsNow by what_ran_unprotected_has_a_record_afterwards;
+    BroughtInTwice by what_ran_unprotected_is_brought_in_once;
     SettledAreInDoubt by what_is_uncertain_is_told_by_operation;
     OwnClaimIsNotRecognised by a_claim_issued_again_is_ours, many_claims_issued_again_are_ours;
     OwnAdvanceIsNotRecognised by an_advance_issued_again_is_ours;

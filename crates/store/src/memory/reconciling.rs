@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use hapax_core::{
     Evidence, Judgement, OperationName, OwnState, Owner, Ownership, Progress, Record, Ruling,
-    State, Statement, StoreTime, WriteRefused,
+    State, Statement, StoreTime, Unprotected, WriteRefused,
 };
 
 use super::{
@@ -12,7 +12,8 @@ use super::{
     data::{Data, Row},
 };
 use crate::{
-    Doubted, Doubts, Due, HistoryEntry, PutOff, Reconcile, Reply, TakeDue, Written, evidence_word,
+    BroughtIn, Doubted, Doubts, Due, HistoryEntry, PutOff, Reconcile, Reply, TakeDue, Written,
+    evidence_word,
 };
 
 /// How the outcome of an uncertain record is looked for.
@@ -49,6 +50,17 @@ impl Row {
         let attempt = self.record.attempt;
         let statement = Some(statement.clone());
         self.history.push(HistoryEntry { at: now, attempt, what: what.to_owned(), statement });
+    }
+
+    /// Whether this was noted before.
+    fn has_said(&self, statement: &Statement) -> bool {
+        self.history.iter().any(|entry| entry.statement.as_ref() == Some(statement))
+    }
+
+    /// What the store knows stands.
+    fn beside(&mut self, ran: &Unprotected, now: StoreTime) -> BroughtIn {
+        self.say(now, Unprotected::WORD, &ran.statement);
+        BroughtIn::Beside { found: Box::new(self.found(now)) }
     }
 
     fn is_uncertain(&self, now: StoreTime) -> bool {
@@ -183,6 +195,29 @@ impl Data {
         }
     }
 
+    pub(super) fn bring_in(&mut self, ran: &Unprotected, now: StoreTime) -> BroughtIn {
+        let (id, epoch) = (ran.claim.id, self.epoch);
+        match self.row_mut(&id) {
+            None => {
+                self.insert(&ran.claim, ran.begun.min(now));
+            }
+            Some(row) if row.has_said(&ran.statement) => return BroughtIn::Again,
+            Some(row) if Unprotected::follows(row.record.state(now)) => {
+                let Ok((next, advance, _)) = ran.under_stub(&row.record, epoch, now) else {
+                    return row.beside(ran, now);
+                };
+                drop(next);
+                self.advance(&advance, now);
+            }
+            Some(row) => return row.beside(ran, now),
+        }
+        let Some(row) = self.row_mut(&id) else { return BroughtIn::Recorded };
+        row.say(now, Unprotected::WORD, &ran.statement);
+        let by = row.record.ownership();
+        self.settle(&by, ran.settlement.clone(), now);
+        BroughtIn::Recorded
+    }
+
     pub(super) fn doubts(&self, now: StoreTime) -> Vec<Doubts> {
         let mut by_operation = BTreeMap::<Option<OperationName>, Vec<StoreTime>>::new();
         for row in self.rows.values().filter(|row| row.is_uncertain(now)) {
@@ -221,6 +256,10 @@ impl Reconcile for MemoryStore {
         Box::pin(async move {
             self.write_record(|data, now| data.close_earlier(&of, closing, &statement, now))
         })
+    }
+
+    fn bring_in(&self, unprotected: Unprotected) -> Reply<'_, BroughtIn> {
+        Box::pin(async move { self.write_record(|data, now| data.bring_in(&unprotected, now)) })
     }
 
     fn doubts(&self) -> Reply<'_, Vec<Doubts>> {

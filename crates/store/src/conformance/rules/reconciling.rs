@@ -3,12 +3,12 @@
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use hapax_core::{
-    AppliedOutcome, Evidence, Judgement, OperationName, OutcomeClass, OwnState, Record, Ruling,
-    State, Statement, WriteRefused,
+    AppliedOutcome, Evidence, Judgement, NewClaim, OperationName, OutcomeClass, OwnState, Record,
+    Ruling, Settlement, State, Statement, StoreTime, Unprotected, WriteRefused,
 };
 
 use crate::{
-    Due, PutOff, Store, TakeDue,
+    BroughtIn, Due, PutOff, Store, TakeDue,
     conformance::{Harness, given::*},
 };
 
@@ -215,7 +215,7 @@ pub async fn closing_fences_the_earlier_attempts<H: Harness>(harness: H) {
 pub async fn what_is_uncertain_is_told_by_operation<H: Harness>(harness: H) {
     let node = first_node(&harness).await;
     let other = remember(&node, "other.act", "{\"another\":\"policy\"}").await;
-    let claim = hapax_core::NewClaim { policy: other, ..a_claim() };
+    let claim = NewClaim { policy: other, ..a_claim() };
     let record = node.claim(claim).await.ours();
     node.settle(record.ownership(), UNKNOWN).await.done();
     let since = [uncertain(&node).await.created, uncertain(&node).await.created];
@@ -233,6 +233,76 @@ pub async fn what_is_uncertain_is_told_by_operation<H: Harness>(harness: H) {
     let expected =
         [(Some(OPERATION), &since[..], now), (Some("other.act"), &[record.created][..], now)];
     assert_eq!(told.collect::<Vec<_>>(), expected);
+}
+
+/// What ran without a record has one afterwards, begun when it ran: with its outcome, as a stub, or
+/// uncertain. A key that was free is taken by it.
+pub async fn what_ran_unprotected_has_a_record_afterwards<H: Harness>(harness: H) {
+    let node = first_node(&harness).await;
+    let begun = harness.clock_now();
+    harness.clock().advance(HOUR);
+    for (settlement, expected) in
+        [(success(), State::Succeeded), (NOT_APPLIED, State::Released), (UNKNOWN, State::Uncertain)]
+    {
+        let ran = unprotected(a_claim(), begun, settlement);
+        assert_eq!(node.bring_in(ran.clone()).await, Ok(BroughtIn::Recorded));
+        let there = found(&node, ran.claim.id).await;
+        assert_eq!(there.record.state(there.now), expected);
+        assert_eq!((there.record.created, there.record.clean), (begun, true));
+        assert_eq!(there.response.is_some(), expected == State::Succeeded);
+        assert!(there.record.lease_over(there.now), "nobody is at it");
+        let entries = node.history(there.record.claim).await.expect("a history");
+        let first = entries.first().expect("an entry");
+        assert_eq!(
+            (&*first.what, first.statement.as_ref()),
+            ("ran-unprotected", Some(&ran.statement))
+        );
+    }
+    assert_eq!(node.take_due(a_taking()).await.expect("taken").len(), 1, "what is unknown is due");
+    let stub = released(&node).await;
+    let under_it = unprotected(a_claim_of(&stub), begun, UNKNOWN);
+    assert_eq!(node.bring_in(under_it).await, Ok(BroughtIn::Recorded));
+    let there = found(&node, stub.id).await.record;
+    assert_eq!((there.attempt.number(), there.own_state), (2, OwnState::Uncertain));
+}
+
+/// Brought in again, after a crash or a lost answer, it changes nothing; not even when it has come
+/// to an end since.
+pub async fn what_ran_unprotected_is_brought_in_once<H: Harness>(harness: H) {
+    let node = first_node(&harness).await;
+    let ran = unprotected(a_claim(), harness.clock_now(), UNKNOWN);
+    assert_eq!(node.bring_in(ran.clone()).await, Ok(BroughtIn::Recorded));
+    let record = found(&node, ran.claim.id).await.record;
+    harness.clock().advance(A_MINUTE);
+    assert_eq!(node.bring_in(ran.clone()).await, Ok(BroughtIn::Again));
+    node.judge(judgement(&record, Ruling::NotApplied), None).await.done();
+    let before = found(&node, record.id).await;
+    assert_eq!(node.bring_in(ran).await, Ok(BroughtIn::Again));
+    assert_eq!(found(&node, record.id).await, before);
+}
+
+/// What the store knows of a key stands, and that something ran beside it is noted.
+pub async fn what_ran_unprotected_does_not_replace_what_is_known<H: Harness>(harness: H) {
+    let node = first_node(&harness).await;
+    for (state, record) in one_of_each_state(&node).await {
+        if state == State::Released {
+            continue;
+        }
+        let before = found(&node, record.id).await;
+        let ran = unprotected(a_claim_of(&record), before.now, NOT_APPLIED);
+        let answer = node.bring_in(ran.clone()).await;
+        assert_eq!(answer, Ok(BroughtIn::Beside { found: Box::new(before.clone()) }), "{state:?}");
+        assert_eq!(found(&node, record.id).await, before);
+        let entries = node.history(record.claim).await.expect("a history");
+        assert_eq!(entries.last().map(|entry| &*entry.what), Some("ran-unprotected"));
+        assert_eq!(node.bring_in(ran).await, Ok(BroughtIn::Again));
+    }
+}
+
+fn unprotected(claim: NewClaim, begun: StoreTime, settlement: Settlement) -> Unprotected {
+    let reason = format!("run {:?}", claim.owner);
+    let statement = Statement { actor: "hapax".to_owned(), reason };
+    Unprotected { claim, begun, settlement, statement }
 }
 
 fn a_taking() -> TakeDue {
@@ -274,11 +344,11 @@ async fn noticed(node: &Arc<dyn Store>) -> usize {
 
 /// The store's time, as the suite has set it.
 trait Now {
-    fn clock_now(&self) -> hapax_core::StoreTime;
+    fn clock_now(&self) -> StoreTime;
 }
 
 impl<H: Harness> Now for H {
-    fn clock_now(&self) -> hapax_core::StoreTime {
+    fn clock_now(&self) -> StoreTime {
         crate::Clock::now(self.clock())
     }
 }

@@ -85,6 +85,9 @@ pub(crate) enum Bug {
     VerdictStays,
     ClosingFencesNothing,
     SettledAreInDoubt,
+    BroughtInReplaces,
+    BroughtInBeginsNow,
+    BroughtInTwice,
     // Lost answers.
     OwnClaimIsNotRecognised,
     OwnAdvanceIsNotRecognised,

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use hapax_core::{Judgement, OwnState, Owner, Ownership, Statement};
+use hapax_core::{Judgement, OwnState, Owner, Ownership, Statement, Unprotected};
 
 use super::{Broken, Bug};
 use crate::memory::data::Row;
-use crate::{Doubted, Doubts, Due, PutOff, Reconcile, Reply, TakeDue, Written};
+use crate::{BroughtIn, Doubted, Doubts, Due, PutOff, Reconcile, Reply, TakeDue, Written};
 
 impl Reconcile for Broken {
     fn doubt_abandoned(&self, limit: usize) -> Reply<'_, Doubted> {
@@ -118,6 +118,27 @@ impl Reconcile for Broken {
                     _ => {}
                 }
                 written
+            })
+        })
+    }
+
+    fn bring_in(&self, mut unprotected: Unprotected) -> Reply<'_, BroughtIn> {
+        Box::pin(async move {
+            self.write(|data, now| {
+                let id = unprotected.claim.id;
+                match self.bug {
+                    Some(Bug::BroughtInReplaces) => {
+                        if let Some(number) = data.index.remove(&id) {
+                            data.rows.remove(&number);
+                        }
+                    }
+                    Some(Bug::BroughtInBeginsNow) => unprotected.begun = now,
+                    Some(Bug::BroughtInTwice) => {
+                        unprotected.statement.reason.push_str(&now.to_string());
+                    }
+                    _ => {}
+                }
+                data.bring_in(&unprotected, now)
             })
         })
     }
