@@ -1,15 +1,16 @@
 //! From a decision to what the caller is told.
 
-use std::{convert::Infallible, time::Duration};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use hapax_core::{
-    Comparison, Decision, DecisionRules, Evidence, Fingerprint, Found, OnUnknown, OutcomeClass,
-    PinnedPolicy, Problem, ProblemKind, Record, StoreTime, StoredResponse, decide,
+    AdvanceReason, Comparison, Decision, DecisionRules, Evidence, Fingerprint, Found, InFlight,
+    OnUnknown, OutcomeClass, PinnedPolicy, Problem, ProblemKind, Record, RecordId, StoreTime,
+    StoredResponse, decide,
 };
 use hapax_store::StoreError;
 
 use crate::{
-    Answer, Hapax, Intent,
+    Answer, Hapax, Intent, Operation,
     claim::{Attempting, Taken},
 };
 
@@ -185,6 +186,27 @@ impl Attempting {
 }
 
 impl Hapax {
+    /// What the store knows of a key, by reading alone: `None` where it knows nothing, the key is
+    /// free, or it cannot be read in time. For doors that go on while the store takes no writes.
+    pub async fn recall<T>(
+        &self,
+        operation: &Arc<Operation>,
+        id: RecordId,
+        fingerprint: Fingerprint,
+    ) -> Option<Answer<T>> {
+        let (engine, operation) = (self.clone(), Arc::clone(operation));
+        let in_flight = InFlight::Conflict;
+        let attempting = Attempting { engine, operation, id, fingerprint, in_flight };
+        let found = self.bounded(self.inner.store.find(id)).await.ok()??;
+        let (decision, rules) = attempting.decide(&found, None, None).await.ok()?;
+        if let Decision::Advance(AdvanceReason::Released) = decision {
+            return None;
+        }
+        let (word, answer) = attempting.answer(decision, Box::new(found), &rules);
+        attempting.count(word);
+        Some(answer.widen())
+    }
+
     pub(crate) fn store_problem(&self, error: &StoreError) -> Problem {
         let (kind, detail) = match error {
             StoreError::Regressed { .. } => (

@@ -3,7 +3,7 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use hapax_core::{
-    EffectSecret, Fingerprint, InFlight, OperationName, OperationPolicy, PinnedPolicy,
+    EffectId, EffectSecret, Fingerprint, InFlight, OperationName, OperationPolicy, PinnedPolicy,
     PolicyDigest, Problem, ProblemKind, RecordId,
 };
 use hapax_store::{MemoryStore, SecretPin, Store, StoreError, SystemClock};
@@ -270,6 +270,14 @@ impl Hapax {
     /// The store, for looking at records and for readiness.
     pub fn store(&self) -> &dyn Store {
         &*self.inner.store
+    }
+
+    /// The identity that a new record would carry downstream, and the version of the effect secret
+    /// that makes it.
+    pub fn identity(&self, record: &RecordId) -> Option<(EffectId, u32)> {
+        let version = self.inner.secrets.version();
+        let secret = self.inner.secrets.of(version)?;
+        Some((EffectId::new(secret, record, ""), version))
     }
 
     /// Whether new attempts are refused because the engine is shutting down.

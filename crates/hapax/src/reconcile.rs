@@ -89,6 +89,13 @@ impl Hapax {
         all.push(Asked { operation: Arc::clone(operation), prober });
     }
 
+    /// As [`probe_with`](Self::probe_with) for all operations that have a prober, in the place of
+    /// those that had one before.
+    pub fn probe_by(&self, probers: Vec<(Arc<Operation>, Arc<dyn Prober>)>) {
+        let asked = |(operation, prober)| Asked { operation, prober };
+        *self.inner.asked.write() = probers.into_iter().map(asked).collect();
+    }
+
     /// Who is asked about effects of an operation at a target.
     pub(crate) fn asked(&self, name: &OperationName, target: &str) -> Option<Asked> {
         self.inner.asked.read().iter().find(|asked| asked.is_of(name, target)).cloned()
@@ -245,7 +252,7 @@ impl Attempting {
         let policy = self.operation.policy();
         let asked = self.engine.asked(&policy.name, &policy.target);
         let Some(asked) = asked else { return unknown("there is nobody to ask") };
-        let patience = match self.operation.policy().in_flight {
+        let patience = match self.in_flight {
             InFlight::Wait(patience) => patience,
             InFlight::Conflict => PATIENCE,
         };

@@ -35,6 +35,7 @@ mod resolve;
 mod shutdown;
 mod start;
 mod store;
+mod store_down;
 mod tenants;
 mod told;
 mod transport;

@@ -107,6 +107,10 @@ pub(super) fn read(value: Value<'_>, draft: &mut OperationDraft) {
 pub(super) fn check(section: &Section<'_>, draft: &OperationDraft) {
     let probes = draft.policy.on_unknown == OnUnknown::Probe;
     let given = draft.places.contains_key("probe");
+    if given && draft.probe.is_none() {
+        // It is wrong by itself, which is reported.
+        return;
+    }
     let fault = match (probes, given) {
         (true, false) => Fault::new(
             "it does not say how the service is asked what became of an effect",
