@@ -92,8 +92,13 @@ impl Outage {
     ///
     /// # Errors
     /// When a spool cannot be read or brought in.
-    pub(crate) async fn begin(hapax: Hapax, database: PathBuf) -> Result<Arc<Self>, OutageError> {
-        let (spool, operations, passed) = Default::default();
+    pub(crate) async fn begin(
+        hapax: Hapax,
+        database: PathBuf,
+        operations: Vec<Arc<Operation>>,
+    ) -> Result<Arc<Self>, OutageError> {
+        let (spool, passed) = Default::default();
+        let operations = Mutex::new(operations);
         let outage = Arc::new(Self { hapax, database, spool, operations, passed });
         outage.bring_in_left_behind().await?;
         Ok(outage)

@@ -120,12 +120,13 @@ impl Shared {
             }
         }
         let StoreLocation::Sqlite(database) = config.store.clone();
-        let operations = routes.values().map(|route| Arc::clone(&route.operation)).collect();
+        let operations = routes.values().map(|route| Arc::clone(&route.operation));
+        let operations = operations.collect::<Vec<_>>();
         let passes = routes.values().any(Route::passes);
         // What ran without a record is known to this process alone, until it has one.
         let outage = match before {
             Some(before) => Arc::clone(&before.outage),
-            None => Outage::begin(hapax.clone(), database).await?,
+            None => Outage::begin(hapax.clone(), database, operations.clone()).await?,
         };
         outage.is_for(operations, passes)?;
         // Nothing fails any more.
