@@ -283,7 +283,8 @@ fn bring_in(tx: &Tx<'_>, ran: &Unprotected) -> Result<BroughtIn, Failure> {
             record
         }
         Some(stub) if Unprotected::follows(stub.state(tx.now)) => {
-            let Ok((next, advance, superseded)) = ran.under_stub(&stub, tx.epoch, tx.now) else {
+            let advance = ran.advance(&stub);
+            let Ok((next, superseded)) = stub.advance(&advance, tx.epoch, tx.now) else {
                 return beside(tx, stub, ran);
             };
             let superseded = superseded.as_ref();

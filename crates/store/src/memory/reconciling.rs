@@ -196,17 +196,14 @@ impl Data {
     }
 
     pub(super) fn bring_in(&mut self, ran: &Unprotected, now: StoreTime) -> BroughtIn {
-        let (id, epoch) = (ran.claim.id, self.epoch);
+        let id = ran.claim.id;
         match self.row_mut(&id) {
             None => {
                 self.insert(&ran.claim, ran.begun.min(now));
             }
             Some(row) if row.has_said(&ran.statement) => return BroughtIn::Again,
             Some(row) if Unprotected::follows(row.record.state(now)) => {
-                let Ok((next, advance, _)) = ran.under_stub(&row.record, epoch, now) else {
-                    return row.beside(ran, now);
-                };
-                drop(next);
+                let advance = ran.advance(&row.record);
                 self.advance(&advance, now);
             }
             Some(row) => return row.beside(ran, now),
