@@ -111,11 +111,10 @@ impl Reconcile for Broken {
             self.write(|data, now| {
                 let before = data.row(&of.id).map(|row| row.record.clone());
                 let written = data.close_earlier(&of, closing, &statement, now);
-                match (self.bug, data.row_mut(&of.id), before) {
-                    (Some(Bug::ClosingFencesNothing), Some(row), Some(before)) => {
-                        row.record = before;
-                    }
-                    _ => {}
+                if self.has(Bug::ClosingFencesNothing)
+                    && let (Some(row), Some(before)) = (data.row_mut(&of.id), before)
+                {
+                    row.record = before;
                 }
                 written
             })
