@@ -28,7 +28,7 @@ struct Hapax {
 enum Command {
     Serve(Box<serve::Serve>),
     Demo(Box<demo::DemoArgs>),
-    /// Look at records.
+    /// Look at records, and settle those whose outcome is unknown.
     #[command(subcommand)]
     Records(records::Records),
 }

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use crate::{
-    AdvanceReason, OnUnknown, OutcomeClass, PinnedPolicy, Progress, Record, State, StoreTime,
+    AdvanceReason, Evidence, OnUnknown, OutcomeClass, PinnedPolicy, Progress, Record, State,
+    StoreTime,
 };
 
 /// How the attempt's intent compares with the stored one, under the version that one was stored
@@ -47,6 +48,27 @@ impl DecisionRules {
             late_arrival: pinned.late_arrival.max(present.late_arrival),
             same_target,
         }
+    }
+
+    /// The rules for a retry that has just had the service asked. That nothing was seen permits a
+    /// resend where the downstream collapses, within its memory, which is checked when the
+    /// permission is used (`protocol.md` 12, 13). That nothing was learned permits nothing.
+    #[must_use]
+    pub fn after(self, evidence: Evidence) -> Self {
+        let on_unknown = match (self.on_unknown, evidence) {
+            (OnUnknown::Probe, Evidence::NotSeenYet) => OnUnknown::Resend,
+            (OnUnknown::Probe, Evidence::Unknown) => OnUnknown::Hold,
+            (other, _) => other,
+        };
+        Self { on_unknown, ..self }
+    }
+
+    /// Whether the service may be asked what became of a record: its steps answer for themselves,
+    /// and another service knows nothing of it.
+    pub fn probes(&self, record: &Record) -> bool {
+        self.on_unknown == OnUnknown::Probe
+            && self.same_target
+            && record.progress == Progress::Whole
     }
 
     /// Until when an uncertain record may be resent, if at all: first admission + late arrival
@@ -94,6 +116,8 @@ pub enum Decision {
     Replay,
     /// The outcome is stored, its response is not: `outcome-not-kept`.
     NotKept,
+    /// The outcome is unknown: ask the service, then decide [again](DecisionRules::after).
+    Probe,
     /// The outcome is unknown and no other execution is permitted: the observed answer if there
     /// is one, else `outcome-unknown`.
     Hold,
@@ -109,7 +133,7 @@ impl Decision {
     /// Whether only the authoritative store may be the source of this answer: it tells a caller
     /// something final that a stale read may get wrong (`protocol.md` 21).
     pub const fn needs_authority(self) -> bool {
-        !matches!(self, Self::Replay | Self::NotKept | Self::InFlight | Self::Hold)
+        !matches!(self, Self::Replay | Self::NotKept | Self::InFlight | Self::Hold | Self::Probe)
     }
 }
 
@@ -145,6 +169,7 @@ pub fn decide(
         State::Claimed | State::Executing => Decision::InFlight,
         State::Uncertain => match rules.goes_on(record, now) {
             Some(reason) => Decision::Advance(reason),
+            None if rules.probes(record) => Decision::Probe,
             None => Decision::Hold,
         },
         State::Succeeded | State::FailedTerminal => {

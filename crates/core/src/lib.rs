@@ -29,6 +29,8 @@ mod scope;
 mod state;
 mod step;
 mod time;
+mod unprotected;
+mod verdict;
 
 pub use classify::{
     AnswerFacts, Classified, OutcomeRule, OutcomeRules, Said, Told, classify, classify_steps,
@@ -51,7 +53,7 @@ pub use path_pattern::{PathPattern, PathSegment};
 pub use pointer::{Pointer, PointerError};
 pub use policy::{
     InFlight, KeyRules, KeySource, Kind, Mode, OnUnknown, OperationName, OperationPolicy,
-    PinnedPolicy, PolicyError, Retention,
+    PinnedPolicy, PolicyError, Retention, StoreDown,
 };
 pub use problem::{Problem, ProblemKind, Retry, retry_after_seconds};
 pub use record::{
@@ -63,3 +65,7 @@ pub use scope::{Scope, ScopeError};
 pub use state::{Event, IllegalTransition, State};
 pub use step::{BeginStep, Progress, Step, StepData, StepEnd, StepName, StepNameError};
 pub use time::StoreTime;
+pub use unprotected::Unprotected;
+pub use verdict::{
+    AppliedOutcome, Evidence, Judgement, Ruling, Statement, Verdict, class_of_status, next_probe,
+};

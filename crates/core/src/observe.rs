@@ -137,7 +137,7 @@ impl Observed {
             Decision::InFlight => Would::Wait,
             Decision::KeyReused | Decision::PolicyUnknown => Would::Refuse,
             Decision::KeyExpired(_) => Would::Expire,
-            Decision::Hold | Decision::Doubt => Would::Hold,
+            Decision::Hold | Decision::Probe | Decision::Doubt => Would::Hold,
         };
         self.last = now;
         self.arrivals = self.arrivals.saturating_add(1);

@@ -111,6 +111,10 @@ pub enum InFlight {
 pub enum OnUnknown {
     /// Nothing is executed again until the outcome is known.
     Hold,
+    /// The service is asked what became of the effect id. What it knows is the outcome; where it
+    /// knows nothing, the next retry executes only as [`Resend`](Self::Resend) permits, or once a
+    /// closer has made "not there" final.
+    Probe,
     /// The next retry executes again under the same effect id: for downstreams that collapse on
     /// it, within [`OperationPolicy::collapse_for`].
     Resend,
@@ -120,9 +124,21 @@ impl fmt::Display for OnUnknown {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Hold => "hold",
+            Self::Probe => "probe",
             Self::Resend => "resend",
         })
     }
+}
+
+/// What happens to a request while the store is not available.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum StoreDown {
+    /// It is refused: nothing is claimed, nothing executed.
+    #[default]
+    Refuse,
+    /// It passes unprotected by a record, under the effect id that it would have had; what ran is
+    /// noted on disk beside the store and reconciled when the store is back.
+    Pass,
 }
 
 /// How long an ending is remembered, both from the settle.
@@ -177,6 +193,9 @@ pub struct OperationPolicy {
     pub collapse_for: Option<Duration>,
     /// The longest time a sent request can still be under way.
     pub late_arrival: Duration,
+    /// How long after its admission the downstream still takes an attempt, where it enforces that:
+    /// what is not there afterwards never will be.
+    pub deadline: Option<Duration>,
     /// How long a holder is presumed alive without a renewal; renewed at a third of it.
     pub lease: Duration,
     /// The time to the complete answer of one execution.
@@ -195,6 +214,8 @@ pub struct OperationPolicy {
     pub outcome: Option<OutcomeRules>,
     /// Whether the gateway acts or only reports.
     pub mode: Mode,
+    /// What happens while the store is not available.
+    pub store_down: StoreDown,
     /// Where the effect happens: the upstream's origin.
     pub target: String,
 }
@@ -211,6 +232,7 @@ impl OperationPolicy {
             on_unknown: OnUnknown::Hold,
             collapse_for: None,
             late_arrival: Duration::from_secs(60),
+            deadline: None,
             lease: Duration::from_secs(30),
             timeout: Duration::from_secs(20),
             retention: Retention::default(),
@@ -220,6 +242,7 @@ impl OperationPolicy {
             store_refusals: false,
             outcome: None,
             mode: Mode::Enforce,
+            store_down: StoreDown::Refuse,
             target: target.into(),
         }
     }
@@ -238,6 +261,7 @@ impl OperationPolicy {
         require(self.key.policy.min_length <= 255, PolicyError::MinLength);
         require(!self.lease.is_zero(), PolicyError::Zero("lease"));
         require(!self.timeout.is_zero(), PolicyError::Zero("timeout"));
+        require(self.deadline.is_none_or(|it| !it.is_zero()), PolicyError::Zero("deadline"));
         require(!self.retention.outcome.is_zero(), PolicyError::Zero("retention.outcome"));
         require(
             self.retention.outcome <= self.retention.tombstone,
@@ -245,11 +269,11 @@ impl OperationPolicy {
         );
         match (self.on_unknown, self.collapse_for) {
             (OnUnknown::Resend, None) => require(false, PolicyError::ResendWithoutCollapse),
-            (OnUnknown::Resend, Some(memory)) => {
+            (OnUnknown::Resend | OnUnknown::Probe, Some(memory)) => {
                 let needed = self.late_arrival.saturating_add(self.timeout);
                 require(needed < memory, PolicyError::CollapseTooShort { needed });
             }
-            (OnUnknown::Hold, _) => {}
+            (OnUnknown::Hold, _) | (OnUnknown::Probe, None) => {}
         }
         if let Some(memory) = self.collapse_for {
             require(memory <= self.retention.tombstone, PolicyError::TombstoneBeforeDownstream);
@@ -279,6 +303,7 @@ impl OperationPolicy {
             on_unknown: self.on_unknown,
             collapse_for: self.collapse_for,
             late_arrival: self.late_arrival,
+            deadline: self.deadline,
         }
     }
 }
@@ -301,6 +326,10 @@ pub struct PinnedPolicy {
     pub collapse_for: Option<Duration>,
     /// The longest time a sent request can still be under way.
     pub late_arrival: Duration,
+    /// How long after its admission the downstream still takes an attempt. Absent from the text of
+    /// a policy that has none, so that the digests of earlier versions stay what they are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<Duration>,
 }
 
 impl PinnedPolicy {
@@ -431,6 +460,17 @@ mod tests {
         assert_eq!(PinnedPolicy::parse(&newer), None);
         let extended = pinned.text().replacen('{', "{\"more\":1,", 1);
         assert_eq!(PinnedPolicy::parse(&extended), None);
+    }
+
+    #[test]
+    fn the_stricter_comes_first_and_a_text_of_before_reads_on() {
+        assert!(OnUnknown::Hold < OnUnknown::Probe && OnUnknown::Probe < OnUnknown::Resend);
+        let text = policy().pinned().text();
+        assert!(!text.contains("deadline"), "its digest is the one that it had: {text}");
+        let mut closed = policy();
+        closed.deadline = Some(Duration::from_secs(60));
+        let pinned = closed.pinned();
+        assert_eq!(PinnedPolicy::parse(&pinned.text()), Some(pinned));
     }
 
     #[test]

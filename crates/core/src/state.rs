@@ -40,6 +40,8 @@ pub enum Event {
     Resend,
     /// The continuation of an execution whose steps account for every effect.
     Resume,
+    /// A later attempt that executes nothing closes the earlier ones, to learn what they came to.
+    Close,
     /// The retention of what is stored is over.
     Expire,
 }
@@ -59,6 +61,7 @@ impl State {
             (Self::Executing | Self::Uncertain, E::FailTerminal) => Self::FailedTerminal,
             (Self::Claimed | Self::Executing | Self::Uncertain, E::Doubt) => Self::Uncertain,
             (Self::Uncertain, E::Resend | E::Resume) => Self::Claimed,
+            (Self::Uncertain, E::Close) => Self::Uncertain,
             (Self::Succeeded | Self::FailedTerminal, E::Expire) => Self::Tombstone,
             (state, event) => return Err(IllegalTransition { state, event }),
         })

@@ -94,6 +94,7 @@ fn the_table_of_states_has_these_steps_and_no_other() {
         E::TakeOver,
         E::Resend,
         E::Resume,
+        E::Close,
         E::Expire,
     ];
     let legal = [
@@ -108,6 +109,7 @@ fn the_table_of_states_has_these_steps_and_no_other() {
         (S::Released, E::TakeOver, S::Claimed),
         (S::Uncertain, E::Succeed, S::Succeeded),
         (S::Uncertain, E::FailTerminal, S::FailedTerminal),
+        (S::Uncertain, E::Close, S::Uncertain),
         (S::Uncertain, E::NotApplied, S::Released),
         (S::Uncertain, E::Doubt, S::Uncertain),
         (S::Uncertain, E::Resend, S::Claimed),

@@ -3,19 +3,19 @@
 use std::sync::Arc;
 
 use hapax::{
-    Answer, Attempt, Ended, Executed, FirstOutcome,
+    Answer, Attempt, Ended, Executed, FirstOutcome, Sent,
     http::{
         BrokenOff, KeyPlace, RequestIntent,
         body::{Buffered, read_bounded},
         body_invalid, body_key, check_compared,
         headers::{
-            HAPAX_ATTEMPT, IDEMPOTENCY_KEY, ends_here, only, strip_look_alikes,
+            HAPAX_ATTEMPT, HAPAX_DEADLINE, IDEMPOTENCY_KEY, ends_here, only, strip_look_alikes,
             strip_ours_from_request,
         },
-        key, key_missing, needed_content, read_reply, respond,
+        key, key_missing, moment, needed_content, read_reply, respond,
     },
 };
-use hapax_core::{EffectId, Fingerprint, Problem, ProblemKind, RecordId, Scope};
+use hapax_core::{EffectId, Fingerprint, Problem, ProblemKind, RecordId, Scope, StoreTime};
 use http::{HeaderValue, Request, Response, StatusCode, Version, header::EXPECT, request::Parts};
 use metrics::counter;
 use tokio::sync::oneshot;
@@ -29,10 +29,12 @@ use crate::{
     forwarded::{self, Caller},
     headers,
     metric_definitions::UPSTREAM_FAILURES,
+    outage::Passing,
     passthrough,
     preference::Preference,
     server::Inbound,
     shared::{Route, Shared},
+    unprotected::{Passed, WithoutRecord},
     upstream::{OutBody, Reuse, SendError, Upstream},
     well_known::{accepted, link},
 };
@@ -206,17 +208,31 @@ async fn run(
 ) -> (bool, Response<AnswerBody>) {
     let Keyed { id, scope, fingerprint, intent, buffered } = keyed;
     let head = Arc::clone(intent.head());
-    let (upstream, forwarded) = (upstream.clone(), route.clone());
     let operation = Arc::clone(&route.operation);
+    let buffered = Arc::new(buffered);
+    let without_record = shared.outage_of(route).map(|outage| WithoutRecord {
+        outage: Arc::clone(outage),
+        passing: Passing { operation: Arc::clone(&operation), id, fingerprint },
+        route: route.clone(),
+        upstream: upstream.clone(),
+        head: Arc::clone(&head),
+        buffered: Arc::clone(&buffered),
+    });
+    if let Some(without_record) = &without_record
+        && let Some(passed) = without_record.at_once().await
+    {
+        return present_passed(shared, route, id, &scope, passed);
+    }
+    let (upstream, forwarded) = (upstream.clone(), route.clone());
     let (begins, begun) = oneshot::channel();
     let execute = move |attempt: Attempt| async move {
         // Nobody listens where the caller waits for the answer anyway.
         let _ = begins.send(());
         // The engine has dropped the intent by now, so the head is not copied.
         let head = Arc::unwrap_or_clone(head);
-        let effect_id = attempt.effect_id();
-        let request = outgoing(&forwarded, head, &attempt, effect_id, &buffered);
-        forward(&upstream, &forwarded, request, &attempt, effect_id).await
+        let carried = Carried::of(&attempt);
+        let request = outgoing(&forwarded, head, carried, &buffered);
+        forward(&upstream, &forwarded, request, attempt.sent(), carried.effect_id).await
     };
     let in_flight = preference.in_flight(operation.policy().in_flight);
     let running = shared.hapax.run_while(in_flight, &operation, id, fingerprint, intent, execute);
@@ -226,6 +242,12 @@ async fn run(
         // It goes on by itself: it is claimed, and was begun in a task of its own.
         () = preference.answers_early(begun) => None,
     };
+    if let (Some(Answer::Problem(problem)), Some(without_record)) = (&answer, &without_record)
+        && problem.kind == ProblemKind::StoreUnavailable
+    {
+        let passed = without_record.pass().await;
+        return present_passed(shared, route, id, &scope, passed);
+    }
     let accepts = route.answers.accept || preference.respond_async;
     let is_live = matches!(answer, Some(Answer::First { .. }));
     let mut response = match answer {
@@ -238,6 +260,21 @@ async fn run(
     let is_accepted = !is_live && response.status() == StatusCode::ACCEPTED;
     preference.say(response.headers_mut(), is_accepted);
     (is_live, response)
+}
+
+/// The reply to a request that did not take the usual way.
+fn present_passed(
+    shared: &Shared,
+    route: &Route,
+    id: RecordId,
+    scope: &Scope,
+    passed: Passed,
+) -> (bool, Response<AnswerBody>) {
+    match passed {
+        Passed::Live(response) => (true, response),
+        Passed::Kept(response) => (false, response),
+        Passed::Known(answer) => (false, present(shared, route, id, scope, answer)),
+    }
 }
 
 /// 9. The reply; where it settles nothing it says where the status is.
@@ -269,14 +306,33 @@ fn present(
     response
 }
 
+/// What a request carries downstream beside its content.
+#[derive(Clone, Copy)]
+pub(crate) struct Carried {
+    pub(crate) effect_id: EffectId,
+    /// None where nobody counts attempts.
+    pub(crate) attempt: Option<hapax_core::Attempt>,
+    pub(crate) deadline: Option<StoreTime>,
+}
+
+impl Carried {
+    fn of(attempt: &Attempt) -> Self {
+        Self {
+            effect_id: attempt.effect_id(),
+            attempt: Some(attempt.number()),
+            deadline: attempt.deadline(),
+        }
+    }
+}
+
 /// The request as the service sees it: the effect id in the key's place, the attempt beside it.
-fn outgoing(
+pub(crate) fn outgoing(
     route: &Route,
     mut head: Parts,
-    attempt: &Attempt,
-    effect_id: EffectId,
+    carried: Carried,
     buffered: &Buffered,
 ) -> Request<OutBody> {
+    let Carried { effect_id, attempt, deadline } = carried;
     headers::to_upstream(&mut head.headers, head.version);
     forwarded::tell(&mut head);
     let mut headers = head.headers;
@@ -288,7 +344,12 @@ fn outgoing(
     if let Ok(effect_id) = HeaderValue::try_from(format!("\"{effect_id}\"")) {
         headers.insert(IDEMPOTENCY_KEY, effect_id);
     }
-    headers.insert(HAPAX_ATTEMPT, HeaderValue::from(attempt.number().to_wire()));
+    if let Some(attempt) = attempt {
+        headers.insert(HAPAX_ATTEMPT, HeaderValue::from(attempt.to_wire()));
+    }
+    if let Some(deadline) = deadline.and_then(moment) {
+        headers.insert(HAPAX_DEADLINE, deadline);
+    }
     let mut request = Request::new(OutBody::full(buffered.bytes().clone()));
     *request.method_mut() = head.method;
     *request.uri_mut() = head.uri;
@@ -298,14 +359,14 @@ fn outgoing(
 }
 
 /// Sends the request once and brings back what the engine has to know of the answer.
-async fn forward(
+pub(crate) async fn forward(
     upstream: &Upstream,
     route: &Route,
     request: Request<OutBody>,
-    attempt: &Attempt,
+    sent: &Sent,
     effect_id: EffectId,
 ) -> Executed<Response<AnswerBody>> {
-    let answer = match upstream.send_telling(request, Reuse::Keyed, attempt.sent()).await {
+    let answer = match upstream.send_telling(request, Reuse::Keyed, sent).await {
         Ok(answer) => answer,
         Err(SendError::NeverSent { reason }) => {
             counter!(UPSTREAM_FAILURES, "sent" => "no").increment(1);

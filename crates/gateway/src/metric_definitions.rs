@@ -33,6 +33,14 @@ pub const TLS_EXPIRY_SECONDS: &str = "hapax_tls_certificate_expiry_seconds";
 
 /// Attempts to put another configuration in place, by `result`: `applied` or `refused`.
 pub const RELOADS: &str = "hapax_config_reloads_total";
+/// Requests that ran without a record while the store was not available, by `operation` and by what
+/// they came to (`result`); `not_noted` for those that could not be noted on disk and did not run.
+pub const UNPROTECTED: &str = "hapax_unprotected_total";
+/// Requests that ran without a record and were not brought into the store yet.
+pub const UNPROTECTED_PENDING: &str = "hapax_unprotected_pending";
+/// Requests that ran without a record and were brought into the store since, by `result`: `beside`
+/// for those whose key had a record, so that they may have happened twice.
+pub const UNPROTECTED_BROUGHT_IN: &str = "hapax_unprotected_brought_in_total";
 
 /// Describes every metric to the installed recorder.
 pub fn describe() {
@@ -46,4 +54,7 @@ pub fn describe() {
     describe_counter!(TLS_FAILURES, "TLS handshakes that came to no end");
     describe_counter!(TLS_RELOADS, "Changed certificate files that were looked at");
     describe_gauge!(TLS_EXPIRY_SECONDS, Unit::Seconds, "Time until a certificate expires");
+    describe_counter!(UNPROTECTED, "Requests that ran without a record while the store was down");
+    describe_gauge!(UNPROTECTED_PENDING, "Requests without a record that were not brought in yet");
+    describe_counter!(UNPROTECTED_BROUGHT_IN, "Requests without a record that were brought in");
 }

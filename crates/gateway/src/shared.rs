@@ -10,7 +10,7 @@ use hapax::{
         headers::{IDEMPOTENCY_KEY, strip_look_alikes},
     },
 };
-use hapax_core::{KeySource, Kind, Mode, Problem, ProblemKind};
+use hapax_core::{KeySource, Kind, Mode, Problem, ProblemKind, StoreDown};
 use hapax_store::StoreError;
 use http::{
     HeaderName,
@@ -20,11 +20,13 @@ use http::{
 use thiserror::Error;
 
 use crate::{
-    config::{self, Answers, Config, ScopeSource, host},
+    config::{self, Answers, Config, ScopeSource, StoreLocation, host},
     cors::{Cors, Preflight},
     forwarded::Caller,
     observe::Observer,
+    outage::{Outage, OutageError},
     presenting::Presentation,
+    probe::{AuthorizationError, HttpProber},
     tls::UpstreamTls,
     tunnel::Tunnels,
     upstream::{BaseError, Upstream, UpstreamConfig},
@@ -45,6 +47,8 @@ pub(crate) struct Shared {
     pub(crate) cors: Cors,
     /// The policy document; none where it is switched off, or where nothing is to be changed.
     pub(crate) well_known: Option<WellKnown>,
+    /// What ran without a record; none where no operation passes while the store is down.
+    outage: Arc<Outage>,
     pub(crate) config: Config,
     /// One for each service of the configuration, in its order.
     upstreams: Vec<Upstream>,
@@ -93,20 +97,40 @@ impl Shared {
             Upstream::new(&service.upstream, how)
                 .map_err(|error| GatewayError::Upstream { upstream: service.origin(), error })
         };
-        let upstreams = config.services.iter().map(upstream).collect::<Result<_, _>>()?;
+        let upstreams = config.services.iter().map(upstream).collect::<Result<Vec<_>, _>>()?;
         let scope_header = match &config.scope {
             ScopeSource::SingleTenant => None,
             ScopeSource::Header(name) => Some(name.clone()),
         };
-        let mut routes = HashMap::new();
+        let (mut routes, mut probers) = (HashMap::new(), Vec::new());
         for configured in &config.operations {
             if configured.policy.kind == Kind::Keyed {
                 let operation = hapax.register(configured.policy.clone()).await?;
                 let answers = configured.answers.clone();
                 let route = Route::new(operation, answers, scope_header.as_ref())?;
+                if let Some(probe) = &configured.probe
+                    && let Some(upstream) = target_of(&config, &upstreams, configured)
+                {
+                    let (fields, cap) = (&route.fields.replayed, configured.policy.response_cap);
+                    let prober =
+                        HttpProber::new(upstream.clone(), probe.clone(), fields.clone(), cap)?;
+                    probers.push((Arc::clone(&route.operation), Arc::new(prober) as _));
+                }
                 routes.insert(address(configured), route);
             }
         }
+        let StoreLocation::Sqlite(database) = config.store.clone();
+        let operations = routes.values().map(|route| Arc::clone(&route.operation));
+        let operations = operations.collect::<Vec<_>>();
+        let passes = routes.values().any(Route::passes);
+        // What ran without a record is known to this process alone, until it has one.
+        let outage = match before {
+            Some(before) => Arc::clone(&before.outage),
+            None => Outage::begin(hapax.clone(), database, operations.clone()).await?,
+        };
+        outage.is_for(operations, passes)?;
+        // Nothing fails any more.
+        hapax.probe_by(probers);
         let only_observes = !routes.is_empty() && !routes.values().any(Route::enforces);
         let has_document = config.policy_document && !only_observes;
         let presentation = Presentation::new(config.problems.clone(), has_document);
@@ -114,6 +138,7 @@ impl Shared {
             well_known: has_document.then(|| WellKnown::new(&config, &presentation)),
             cors: Cors::new(config.cors.clone(), before.map(|before| &before.cors)),
             presentation,
+            outage,
             hapax,
             scope_header,
             read_limits: ReadLimits {
@@ -191,6 +216,11 @@ impl Shared {
         self.config.request_id.as_ref().filter(|_| !self.only_observes)
     }
 
+    /// Where requests of an operation pass while the store is down, if they do.
+    pub(crate) fn outage_of(&self, route: &Route) -> Option<&Arc<Outage>> {
+        route.passes().then_some(&self.outage)
+    }
+
     /// The keyed operations that are enforced.
     pub(crate) fn keyed(&self) -> impl Iterator<Item = &Route> {
         self.routes.values().filter(|route| route.enforces())
@@ -233,6 +263,11 @@ impl Route {
         self.operation.policy().mode == Mode::Enforce
     }
 
+    /// Whether its requests pass while the store is down.
+    fn passes(&self) -> bool {
+        self.enforces() && self.operation.policy().store_down == StoreDown::Pass
+    }
+
     fn new(
         operation: Arc<Operation>,
         answers: Answers,
@@ -267,6 +302,24 @@ pub enum GatewayError {
     /// A policy names what cannot be a header.
     #[error(transparent)]
     Header(#[from] NotAHeader),
+    /// What runs without a record cannot be noted or brought in.
+    #[error(transparent)]
+    Outage(#[from] OutageError),
+    /// There is nothing to send as `Authorization` where a service is asked.
+    #[error(transparent)]
+    Authorization(#[from] AuthorizationError),
+}
+
+/// The service whose origin is an operation's target.
+fn target_of<'a>(
+    config: &Config,
+    upstreams: &'a [Upstream],
+    operation: &config::Operation,
+) -> Option<&'a Upstream> {
+    let mut services = config.services.iter().zip(upstreams);
+    let (_, upstream) =
+        services.find(|(service, _)| service.origin() == operation.policy.target)?;
+    Some(upstream)
 }
 
 fn address(operation: &Arc<config::Operation>) -> usize {

@@ -1,26 +1,30 @@
 //! From a decision to what the caller is told.
 
-use std::{convert::Infallible, time::Duration};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use hapax_core::{
-    Comparison, Decision, DecisionRules, Fingerprint, Found, OutcomeClass, PinnedPolicy, Problem,
-    ProblemKind, Record, StoreTime, StoredResponse, decide,
+    AdvanceReason, Comparison, Decision, DecisionRules, Evidence, Fingerprint, Found, InFlight,
+    OnUnknown, OutcomeClass, PinnedPolicy, Problem, ProblemKind, Record, RecordId, StoreTime,
+    StoredResponse, decide,
 };
 use hapax_store::StoreError;
 
 use crate::{
-    Answer, Hapax, Intent,
+    Answer, Hapax, Intent, Operation,
     claim::{Attempting, Taken},
 };
 
 impl Attempting {
     /// The decision on a record, by the policy it was admitted under and the present one.
     ///
+    /// `evidence` is what the service was just found to know of an uncertain record.
+    ///
     /// Without the intent at hand, a record of another fingerprint version cannot be compared.
     pub(crate) async fn decide(
         &self,
         found: &Found,
         intent: Option<&dyn Intent>,
+        evidence: Option<Evidence>,
     ) -> Result<(Decision, DecisionRules), StoreError> {
         let record = &found.record;
         let present = self.operation.pinned();
@@ -33,6 +37,7 @@ impl Attempting {
             other.as_deref()
         };
         let rules = DecisionRules::stricter(pinned.unwrap_or(present), present);
+        let rules = evidence.map_or(rules, |evidence| rules.after(evidence));
         let compared = self.compare(&record.fingerprint, pinned, intent);
         Ok((decide(record, compared, found.now, &rules), rules))
     }
@@ -112,7 +117,9 @@ impl Attempting {
                 ),
             ),
             (Decision::PolicyUnknown, _) => ("policy_unknown", Answer::Problem(policy_unknown())),
-            (Decision::Hold, response) => self.unknown(&record, response, rules, now),
+            (Decision::Hold | Decision::Probe, response) => {
+                self.unknown(&record, response, rules, now)
+            }
             // These execute or wait, and are not answers.
             (Decision::Advance(_) | Decision::Doubt | Decision::InFlight, _) => {
                 ("in_flight", Answer::Problem(self.in_flight_problem()))
@@ -155,7 +162,10 @@ impl Attempting {
             "The operation may have taken effect and its outcome is not known. It is not executed \
              again. Ask again with the same key; do not send it under a new one.",
         )
-        .retry_after(options.retry_held)
+        .retry_after(match self.operation.policy().on_unknown {
+            OnUnknown::Probe => options.retry_probed,
+            OnUnknown::Hold | OnUnknown::Resend => options.retry_held,
+        })
     }
 
     pub(crate) fn in_flight<R>(&self) -> Taken<R> {
@@ -176,6 +186,27 @@ impl Attempting {
 }
 
 impl Hapax {
+    /// What the store knows of a key, by reading alone: `None` where it knows nothing, the key is
+    /// free, or it cannot be read in time. For doors that go on while the store takes no writes.
+    pub async fn recall<T>(
+        &self,
+        operation: &Arc<Operation>,
+        id: RecordId,
+        fingerprint: Fingerprint,
+    ) -> Option<Answer<T>> {
+        let (engine, operation) = (self.clone(), Arc::clone(operation));
+        let in_flight = InFlight::Conflict;
+        let attempting = Attempting { engine, operation, id, fingerprint, in_flight };
+        let found = self.bounded(self.inner.store.find(id)).await.ok()??;
+        let (decision, rules) = attempting.decide(&found, None, None).await.ok()?;
+        if let Decision::Advance(AdvanceReason::Released) = decision {
+            return None;
+        }
+        let (word, answer) = attempting.answer(decision, Box::new(found), &rules);
+        attempting.count(word);
+        Some(answer.widen())
+    }
+
     pub(crate) fn store_problem(&self, error: &StoreError) -> Problem {
         let (kind, detail) = match error {
             StoreError::Regressed { .. } => (

@@ -8,7 +8,9 @@ use std::{
     },
 };
 
-use hapax_core::{EffectId, EffectSecret, OperationName, Record, RecordId};
+use hapax_core::{
+    EffectId, EffectSecret, OperationName, OperationPolicy, Record, RecordId, StoreTime,
+};
 use metrics::counter;
 
 use crate::metric_definitions::BUSINESS_DUPLICATES;
@@ -38,13 +40,17 @@ struct Facts {
     secret: EffectSecret,
     number: hapax_core::Attempt,
     clean: bool,
+    deadline: Option<StoreTime>,
     sent: Sent,
 }
 
 impl Attempt {
-    pub(crate) fn new(operation: &OperationName, record: &Record, secret: &EffectSecret) -> Self {
+    /// `record` is as it was claimed.
+    pub(crate) fn new(policy: &OperationPolicy, record: &Record, secret: &EffectSecret) -> Self {
+        let refused_after = |deadline| record.refused_after(policy.lease, deadline);
         Self(Arc::new(Facts {
-            operation: operation.clone(),
+            operation: policy.name.clone(),
+            deadline: policy.deadline.and_then(refused_after),
             id: record.id,
             secret: secret.clone(),
             number: record.attempt,
@@ -78,6 +84,12 @@ impl Attempt {
     /// The attempt's fencing number, for `Hapax-Attempt`.
     pub fn number(&self) -> hapax_core::Attempt {
         self.0.number
+    }
+
+    /// After which moment the service is to refuse this attempt, for `Hapax-Deadline`: where the
+    /// operation declares that it does, what is not there later never will be.
+    pub fn deadline(&self) -> Option<StoreTime> {
+        self.0.deadline
     }
 
     /// Whether no earlier attempt can have had an effect.

@@ -1,4 +1,4 @@
-//! What the engine does without being asked: advancing its mark, sweeping.
+//! What the engine does without being asked: advancing its mark, sweeping, reconciling.
 
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use tracing::{debug, error, warn};
 use crate::{
     Hapax,
     metric_definitions::{SWEPT_BODIES, SWEPT_RECORDS},
+    reconciler::reconcile,
 };
 
 /// How the background work is paced.
@@ -34,6 +35,13 @@ pub struct BackgroundOptions {
     pub sweep_pause: Duration,
     /// Rows a step touches at most. Default 500.
     pub sweep_rows: usize,
+    /// How often uncertain records that are due are looked for. Default 1 s.
+    pub reconcile: Duration,
+    /// How many services are asked at the same time, over all operations. Default 8.
+    pub probes_at_once: usize,
+    /// The pause after the first look into a record that came to nothing, and the longest one: it
+    /// doubles, with jitter. Default 2 s and 5 min.
+    pub probe_pause: (Duration, Duration),
 }
 
 impl Default for BackgroundOptions {
@@ -43,13 +51,16 @@ impl Default for BackgroundOptions {
             sweep: Duration::from_secs(60),
             sweep_pause: Duration::from_millis(100),
             sweep_rows: 500,
+            reconcile: Duration::from_secs(1),
+            probes_at_once: 8,
+            probe_pause: (Duration::from_secs(2), Duration::from_secs(300)),
         }
     }
 }
 
 impl Hapax {
     /// Starts the background work; it ends with the engine's shutdown.
-    pub fn start_background(&self, options: BackgroundOptions) -> [JoinHandle<()>; 2] {
+    pub fn start_background(&self, options: BackgroundOptions) -> [JoinHandle<()>; 3] {
         let until_shutdown = |work: std::pin::Pin<Box<dyn Future<Output = ()> + Send>>| {
             let draining = self.inner.draining.clone();
             tokio::spawn(async move {
@@ -59,6 +70,7 @@ impl Hapax {
         [
             until_shutdown(Box::pin(beat(self.clone(), options))),
             until_shutdown(Box::pin(sweep(self.clone(), options))),
+            until_shutdown(Box::pin(reconcile(self.clone(), options))),
         ]
     }
 }

@@ -13,6 +13,7 @@ use crate::{
     answering::policy_unknown,
     patience::Patience,
     points::Kind,
+    reconcile::Looked,
     reply_slot::{Early, ReplySlot},
 };
 
@@ -130,7 +131,7 @@ impl Attempting {
     pub(crate) fn attempt_of(&self, record: &Record) -> Result<Attempt, (&'static str, Problem)> {
         let secret = self.engine.inner.secrets.of(record.secret_version);
         let secret = secret.ok_or_else(|| ("policy_unknown", policy_unknown()))?;
-        Ok(Attempt::new(self.operation.name(), record, secret))
+        Ok(Attempt::new(self.operation.policy(), record, secret))
     }
 
     pub(crate) fn store_failed<R>(&self, error: &StoreError) -> Taken<R> {
@@ -176,8 +177,9 @@ impl Attempting {
             Claimed::Theirs(found) => found,
             Claimed::Gone => return Ok(None),
         };
+        let mut evidence = None;
         for _ in 0..TURNS {
-            let (decision, rules) = self.decide(&found, Some(intent)).await?;
+            let (decision, rules) = self.decide(&found, Some(intent), evidence.take()).await?;
             match decision {
                 Decision::Advance(reason) => {
                     let seen = found.record.seen();
@@ -196,6 +198,15 @@ impl Attempting {
                         None => return Ok(None),
                     }
                 }
+                Decision::Probe => match Box::pin(self.ask(&found)).await {
+                    Looked::Moved(now) => found = now,
+                    Looked::Gone => return Ok(None),
+                    Looked::Still { evidence: learned, of, .. } => {
+                        evidence = Some(learned);
+                        // A closer is an attempt of its own.
+                        (found.record.attempt, found.record.owner) = (of.attempt, of.owner);
+                    }
+                },
                 Decision::InFlight => {
                     return Ok(Some(Box::pin(self.wait(intent, early)).await));
                 }

@@ -3,7 +3,7 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use hapax_core::{
-    EffectSecret, Fingerprint, InFlight, OperationName, OperationPolicy, PinnedPolicy,
+    EffectId, EffectSecret, Fingerprint, InFlight, OperationName, OperationPolicy, PinnedPolicy,
     PolicyDigest, Problem, ProblemKind, RecordId,
 };
 use hapax_store::{MemoryStore, SecretPin, Store, StoreError, SystemClock};
@@ -13,8 +13,14 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::warn;
 
 use crate::{
-    Answer, Attempt, Executed, Intent, Operation, claim::Attempting, detached::begin,
-    owners::Owners, protected::Protected, reply_slot::ReplySlot, waiters::Waiters,
+    Answer, Attempt, Executed, Intent, Operation,
+    claim::Attempting,
+    detached::begin,
+    owners::Owners,
+    protected::Protected,
+    reconcile::{Asked, Looks},
+    reply_slot::ReplySlot,
+    waiters::Waiters,
 };
 
 /// The engine. Cheap to clone; all clones are one.
@@ -52,6 +58,10 @@ pub(crate) struct Inner {
     policies: RwLock<HashMap<PolicyDigest, Arc<PinnedPolicy>>>,
     /// The operations of this process by name, for those that name them.
     pub(crate) defined: RwLock<HashMap<OperationName, Arc<Protected>>>,
+    /// The operations whose services can be asked what became of an effect.
+    pub(crate) asked: RwLock<Vec<Asked>>,
+    /// What this process knows of such questions.
+    pub(crate) looks: Looks,
     /// What the layers of each operation have in common.
     #[cfg(feature = "tower")]
     pub(crate) layered: parking_lot::Mutex<HashMap<OperationName, PinnedPolicy>>,
@@ -83,6 +93,8 @@ pub struct Options {
     pub retry_in_flight: Duration,
     /// `Retry-After` on held unknown outcomes. Default 60 s.
     pub retry_held: Duration,
+    /// `Retry-After` on unknown outcomes of operations whose service is asked. Default 5 s.
+    pub retry_probed: Duration,
     /// The bytes that buffered bodies of requests may take together, in the library's layers.
     /// Default 256 MiB.
     pub buffered_total: usize,
@@ -99,6 +111,7 @@ impl Default for Options {
             store_timeout: Duration::from_secs(2),
             retry_in_flight: Duration::from_secs(1),
             retry_held: Duration::from_secs(60),
+            retry_probed: Duration::from_secs(5),
             buffered_total: 256 << 20,
             single_tenant: false,
         }
@@ -213,6 +226,8 @@ impl Hapax {
             abandon: CancellationToken::new(),
             policies: RwLock::default(),
             defined: RwLock::default(),
+            asked: RwLock::default(),
+            looks: Looks::default(),
             #[cfg(feature = "tower")]
             layered: parking_lot::Mutex::default(),
             #[cfg(feature = "sqlite")]
@@ -255,6 +270,14 @@ impl Hapax {
     /// The store, for looking at records and for readiness.
     pub fn store(&self) -> &dyn Store {
         &*self.inner.store
+    }
+
+    /// The identity that a new record would carry downstream, and the version of the effect secret
+    /// that makes it.
+    pub fn identity(&self, record: &RecordId) -> Option<(EffectId, u32)> {
+        let version = self.inner.secrets.version();
+        let secret = self.inner.secrets.of(version)?;
+        Some((EffectId::new(secret, record, ""), version))
     }
 
     /// Whether new attempts are refused because the engine is shutting down.

@@ -87,7 +87,10 @@ mod owners;
 mod patience;
 mod points;
 mod poll_once;
+mod prober;
 mod protected;
+mod reconcile;
+mod reconciler;
 mod reply_slot;
 mod running;
 mod settle;
@@ -114,15 +117,16 @@ pub use job::{Begun, Done, Held, NotDone, Outcome, Refusal};
 #[cfg(feature = "tower")]
 pub use layer::{Access, Event, NotTaken, OperationLayer, OperationService, Rejected};
 pub use operation::Operation;
+pub use prober::{Finding, Prober, Probing, Question};
 pub use status::{OperationStatus, OutcomeStatus};
 pub use step::{Called, Interrupted, Step, StepError, Upgrade};
 
 #[cfg(feature = "axum")]
 pub use crate::axum::{TakesAttempt, TakesAttemptAt};
 pub use hapax_core::{
-    BodyForm, EffectId, EffectSecret, FingerprintRules, InFlight, KeyPolicy, KeyRules, KeySource,
-    KeySyntax, OnUnknown, OperationName, OperationPolicy, OutcomeClass, OutcomeRule, OutcomeRules,
-    Pointer, PolicyError, ProblemKind, Retention, Scope, Told,
+    AppliedOutcome, BodyForm, EffectId, EffectSecret, FingerprintRules, InFlight, KeyPolicy,
+    KeyRules, KeySource, KeySyntax, OnUnknown, OperationName, OperationPolicy, OutcomeClass,
+    OutcomeRule, OutcomeRules, Pointer, PolicyError, ProblemKind, Retention, Scope, Told, Verdict,
 };
 
 #[cfg(feature = "sqlite")]

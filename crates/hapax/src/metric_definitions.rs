@@ -27,6 +27,12 @@ pub const TRANSACTIONS_KEPT: &str = "hapax_transactions_kept_total";
 pub const BUSINESS_DUPLICATES: &str = "hapax_business_duplicates_total";
 /// Records that were gone when their owner settled: the store lost history.
 pub const RECORDS_MISSING: &str = "hapax_records_missing_total";
+/// Questions what became of an effect, by `operation` and `verdict`.
+pub const PROBES: &str = "hapax_probes_total";
+/// Records whose outcome is unknown now, by `operation` and `age`.
+pub const UNCERTAIN: &str = "hapax_uncertain_records";
+/// How long the oldest unknown outcome has been unknown, by `operation`.
+pub const UNCERTAIN_OLDEST_SECONDS: &str = "hapax_uncertain_oldest_seconds";
 /// Bodies dropped after their retention.
 pub const SWEPT_BODIES: &str = "hapax_swept_bodies_total";
 /// Records purged after their tombstone's retention.
@@ -58,6 +64,13 @@ pub fn describe() {
     describe_counter!(TRANSACTIONS_KEPT, "Transactions that handlers kept or ended themselves");
     describe_counter!(BUSINESS_DUPLICATES, "Duplicates found by the application's own rules");
     describe_counter!(RECORDS_MISSING, "Records gone at their settle: the store lost history");
+    describe_counter!(PROBES, "Questions what became of an effect, by operation and verdict");
+    describe_gauge!(UNCERTAIN, "Records whose outcome is unknown, by operation and age");
+    describe_gauge!(
+        UNCERTAIN_OLDEST_SECONDS,
+        Unit::Seconds,
+        "How long the oldest unknown outcome has been unknown, by operation"
+    );
     describe_counter!(SWEPT_BODIES, "Bodies dropped after their retention");
     describe_counter!(SWEPT_RECORDS, "Records purged after their tombstone");
     #[cfg(feature = "http")]

@@ -52,7 +52,8 @@ impl Operation {
         &self.pinned
     }
 
-    pub(crate) const fn digest(&self) -> PolicyDigest {
+    /// The digest of the part of its policy that records are judged by.
+    pub const fn digest(&self) -> PolicyDigest {
         self.digest
     }
 

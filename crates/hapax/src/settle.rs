@@ -259,7 +259,7 @@ impl Attempting {
     async fn goes_on(&self) -> bool {
         let found = self.engine.bounded(self.engine.inner.store.find(self.id)).await;
         let Ok(Some(found)) = found else { return false };
-        let decided = self.decide(&found, None).await;
+        let decided = self.decide(&found, None, None).await;
         matches!(decided, Ok((Decision::Advance(_), _)))
     }
 
@@ -272,7 +272,7 @@ impl Attempting {
     ) {
         warn!(%why, record = %found.record.id, "the record moved on while this attempt executed");
         counter!(FENCED).increment(1);
-        let answer = match self.decide(&found, None).await {
+        let answer = match self.decide(&found, None, None).await {
             Ok((decision, rules)) => self.answer(decision, found, &rules).1.widen(),
             Err(_) => Answer::Problem(self.unknown_problem(false)),
         };

@@ -242,7 +242,7 @@ impl Attempting {
                     Claimed::Theirs(found) => found,
                     Claimed::Gone => break,
                 };
-                let (decision, rules) = self.decide(&found, Some(intent)).await?;
+                let (decision, rules) = self.decide(&found, Some(intent), None).await?;
                 match decision {
                     Decision::Advance(reason) => {
                         let seen = found.record.seen();
@@ -275,7 +275,7 @@ impl Attempting {
             return Ok(Looked::Free);
         };
         for _ in 0..TURNS {
-            let (decision, rules) = self.decide(&found, Some(intent)).await?;
+            let (decision, rules) = self.decide(&found, Some(intent), None).await?;
             match decision {
                 Decision::Doubt => {
                     let seen = found.record.seen();

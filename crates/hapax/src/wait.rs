@@ -55,7 +55,7 @@ impl Attempting {
                 let found = self.engine.bounded(inner.store.find(self.id)).await;
                 // A failing read leaves the wait as it is; its bound ends it.
                 if let Ok(Some(found)) = found
-                    && let Ok((decision, rules)) = self.decide(&found, Some(intent)).await
+                    && let Ok((decision, rules)) = self.decide(&found, Some(intent), None).await
                     && decision != Decision::InFlight
                 {
                     return Looked::Decided(decision, Box::new(found), rules);
@@ -89,7 +89,8 @@ impl Attempting {
         rules: &DecisionRules,
     ) -> Taken<R> {
         let decision = match decision {
-            Decision::Advance(AdvanceReason::Resend { .. } | AdvanceReason::Resume) => {
+            Decision::Probe
+            | Decision::Advance(AdvanceReason::Resend { .. } | AdvanceReason::Resume) => {
                 Decision::Hold
             }
             // Nothing final is said from a read that may be stale.

@@ -16,14 +16,15 @@ use hapax::{
     Answer, Attempt, Executed, Execution, Hapax, NotDone, Operation, Options, Scope, Secrets,
 };
 use hapax_core::{
-    Advance, BeginStep, ClaimNumber, EffectSecret, Found, InFlight, NewClaim, Observed,
-    ObservedEnd, OperationName, OperationPolicy, Ownership, PolicyDigest, ProblemKind, RecordId,
-    Seen, Settlement, Step, StepEnd, StepName, StoreTime, Would,
+    Advance, BeginStep, ClaimNumber, EffectSecret, Found, InFlight, Judgement, NewClaim, Observed,
+    ObservedEnd, OperationName, OperationPolicy, Owner, Ownership, PolicyDigest, ProblemKind,
+    RecordId, Seen, Settlement, Statement, Step, StepEnd, StepName, StoreTime, Unprotected, Would,
 };
 use hapax_store::{
-    Claimed, Claims, HistoryEntry, Inspect, ListFilter, Listed, Lookup, ManualClock, MemoryStore,
-    Observation, Observations, Owned, Policies, Reply as Answered, SecretPin, Standing,
-    StandingState, Steps, StoreError, Sweep, Swept, Written,
+    BroughtIn, Claimed, Claims, Doubted, Doubts, Due, HistoryEntry, Inspect, ListFilter, Listed,
+    Lookup, ManualClock, MemoryStore, Observation, Observations, Owned, Policies, PutOff,
+    Reconcile, Reply as Answered, SecretPin, Standing, StandingState, Steps, StoreError, Sweep,
+    Swept, TakeDue, Written,
 };
 use parking_lot::Mutex;
 use tokio::{sync::Semaphore, time::timeout};
@@ -425,6 +426,41 @@ impl Steps for Tampered {
 
     fn steps(&self, claim: ClaimNumber) -> Answered<'_, Vec<Step>> {
         Box::pin(async move { self.inner().steps(claim).await })
+    }
+}
+
+impl Reconcile for Tampered {
+    fn doubt_abandoned(&self, limit: usize) -> Answered<'_, Doubted> {
+        Box::pin(async move { self.inner().doubt_abandoned(limit).await })
+    }
+
+    fn take_due(&self, take: TakeDue) -> Answered<'_, Vec<Due>> {
+        Box::pin(async move { self.inner().take_due(take).await })
+    }
+
+    fn put_off(&self, put_off: PutOff) -> Answered<'_, bool> {
+        Box::pin(async move { self.inner().put_off(put_off).await })
+    }
+
+    fn judge(&self, judgement: Judgement, holder: Option<Owner>) -> Answered<'_, Written> {
+        Box::pin(async move { self.inner().judge(judgement, holder).await })
+    }
+
+    fn close_earlier(
+        &self,
+        of: Ownership,
+        closing: Owner,
+        statement: Statement,
+    ) -> Answered<'_, Written> {
+        Box::pin(async move { self.inner().close_earlier(of, closing, statement).await })
+    }
+
+    fn bring_in(&self, unprotected: Unprotected) -> Answered<'_, BroughtIn> {
+        Box::pin(async move { self.inner().bring_in(unprotected).await })
+    }
+
+    fn doubts(&self) -> Answered<'_, Vec<Doubts>> {
+        Box::pin(async move { self.inner().doubts().await })
     }
 }
 

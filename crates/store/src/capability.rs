@@ -5,17 +5,27 @@ use std::{pin::Pin, time::Duration};
 use hapax_core::{
     Advance, BeginStep, ClaimNumber, DecisionRules, Fingerprint, Found, NewClaim, Observed,
     ObservedEnd, OperationName, Ownership, PolicyDigest, Record, RecordId, Retention, Seen,
-    Settlement, State, Step, StepEnd, StepName, StoreTime, Would, WriteRefused,
+    Settlement, State, Statement, Step, StepEnd, StepName, StoreTime, Would, WriteRefused,
 };
 
-use crate::StoreError;
+use crate::{Reconcile, StoreError};
 
 /// A store's answer under way. Dropping it does not undo or stop the write behind it.
 pub type Reply<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
 /// All capabilities: what the engine runs on.
 pub trait Store:
-    Claims + Owned + Steps + Lookup + Policies + Secrets + Sweep + Inspect + Observations + Standing
+    Claims
+    + Owned
+    + Steps
+    + Reconcile
+    + Lookup
+    + Policies
+    + Secrets
+    + Sweep
+    + Inspect
+    + Observations
+    + Standing
 {
 }
 
@@ -23,6 +33,7 @@ impl<S> Store for S where
     S: Claims
         + Owned
         + Steps
+        + Reconcile
         + Lookup
         + Policies
         + Secrets
@@ -228,10 +239,15 @@ pub struct HistoryEntry {
     /// The attempt it is about.
     pub attempt: hapax_core::Attempt,
     /// What happened, one of a small set of words. Of the attempt that ended: `superseded` by a
-    /// takeover or a resend, `released`, `settled-late` (an outcome of an uncertain attempt). Of
-    /// the present attempt: `uncertain` (once, whoever says it), `resent` (it is the resend),
-    /// `resumed` (it goes on after the last step).
+    /// takeover or a resend, `released`, `settled-late` (an outcome of an uncertain attempt),
+    /// `judged-applied` and `judged-not-applied` (by evidence). Of the present attempt: `uncertain`
+    /// (once, whoever says it), `resent` (it is the resend), `resumed` (it goes on after the last
+    /// step), `closing` (it executes nothing and closes the earlier ones), `probed-not-seen` and
+    /// `probed-unknown` (when it is not what was learned the time before), `ran-unprotected` (it, or
+    /// something beside it, ran while the store was not available).
     pub what: String,
+    /// Who says so and why, of what somebody decided or looked up.
+    pub statement: Option<Statement>,
 }
 
 /// Observe mode's memory, apart from records that enforcing uses.

@@ -12,6 +12,7 @@ mod clock;
 pub mod conformance;
 mod error;
 mod memory;
+mod reconcile;
 
 pub use capability::{
     Claimed, Claims, HistoryEntry, Inspect, ListFilter, Listed, Lookup, Observation, Observations,
@@ -21,3 +22,4 @@ pub use capability::{
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use error::{Certainty, StoreError};
 pub use memory::{MemorySnapshot, MemoryStore};
+pub use reconcile::{BroughtIn, Doubted, Doubts, Due, PutOff, Reconcile, TakeDue, evidence_word};

@@ -20,6 +20,7 @@ mod data;
 mod faults;
 mod node;
 mod observed;
+mod reconciling;
 mod steps;
 
 pub use faults::MemorySnapshot;

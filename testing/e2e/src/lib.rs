@@ -38,6 +38,6 @@ pub use self::{
     raw::Connection,
     stage::Stage,
     tls::{Authority, Pair, TlsClient},
-    upstream::{Arrival, Effect, Upstream, UpstreamKind},
+    upstream::{Arrival, Asked, Effect, Upstream, UpstreamKind},
     wait::{eventually, until},
 };

@@ -97,6 +97,19 @@ pub struct Effect {
     pub key: String,
 }
 
+/// A question what became of an effect.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Asked {
+    /// The method: GET looks, POST closes.
+    pub method: String,
+    /// The target, as received.
+    pub target: String,
+    /// The credential that came with it.
+    pub authorization: Option<String>,
+    /// The attempt that it is about.
+    pub attempt: Option<String>,
+}
+
 /// A service process. Its port stays reserved while it is dead, so that it can come back.
 pub struct Upstream {
     process: Option<Process>,
@@ -165,6 +178,16 @@ impl Upstream {
     /// Opens a gate: every request that waits at it, and every later one, goes on.
     pub fn open(&self, gate: &str) {
         fs::write(self.dir.join("gates").join(gate), "").expect("the gate opens");
+    }
+
+    /// Closes a gate again.
+    pub fn shut(&self, gate: &str) {
+        fs::remove_file(self.dir.join("gates").join(gate)).expect("the gate shuts");
+    }
+
+    /// All questions what became of an effect, in order.
+    pub fn asked(&self) -> Vec<Asked> {
+        lines(&self.dir.join("asked.jsonl"))
     }
 
     /// All that arrived, in order.

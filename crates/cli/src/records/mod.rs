@@ -1,4 +1,5 @@
-//! `hapax records`: looking at what the store knows, also while a gateway runs.
+//! `hapax records`: looking at what the store knows, and settling what is unknown, also while a
+//! gateway runs.
 
 use std::{
     collections::BTreeSet,
@@ -15,10 +16,12 @@ use hapax_store::{Clock, Inspect, ListFilter, Listed, Lookup, Secrets, SystemClo
 use crate::{effect_secret, failure::Failure};
 
 mod list;
+mod resolve;
 mod show;
 mod text;
+mod which;
 
-/// Looks at records.
+/// Looks at records, and settles what is unknown.
 #[derive(Debug, Subcommand)]
 #[command(after_help = "Example:\n  hapax records list --config hapax.toml --state uncertain")]
 pub(crate) enum Records {
@@ -28,6 +31,9 @@ pub(crate) enum Records {
     /// Show one record with its history.
     #[command(after_help = show::HELP)]
     Show(show::Show),
+    /// Settle records whose outcome is unknown, by what you have found out.
+    #[command(after_help = resolve::HELP)]
+    Resolve(Box<resolve::Resolve>),
 }
 
 /// Where the records are and how they are printed.
@@ -52,6 +58,7 @@ pub(crate) async fn run(command: Records) -> Result<ExitCode, Failure> {
     match command {
         Records::List(list) => list::run(list).await,
         Records::Show(show) => show::run(show).await,
+        Records::Resolve(resolve) => resolve::run(*resolve).await,
     }
 }
 

@@ -3,17 +3,14 @@
 use std::{fmt::Write as _, process::ExitCode};
 
 use clap::Args;
-use hapax_core::{
-    EffectId, Key, KeyError, KeyPolicy, KeySource, KeySyntax, OperationName, Progress, RecordId,
-    Scope, State, Step,
-};
-use hapax_gateway::config::ScopeSource;
-use hapax_store::{HistoryEntry, Inspect, ListFilter, Listed, Steps};
+use hapax_core::{State, Step};
+use hapax_store::{HistoryEntry, Inspect, Listed, Steps};
 use serde_json::json;
 
 use super::{
-    Reading, Source, operations_text,
+    Reading, Source,
     text::{moment, outcome, print, record_json, state_text},
+    which::Which,
 };
 use crate::failure::Failure;
 
@@ -41,36 +38,14 @@ Words:
 pub(crate) struct Show {
     #[command(flatten)]
     source: Source,
-    /// The record, as `records list` prints it (a unique beginning is enough).
-    #[arg(conflicts_with_all = ["key", "effect_id"])]
-    record: Option<String>,
-    /// The client's key; also say --operation and --scope or --single-tenant.
-    #[arg(long, conflicts_with = "effect_id")]
-    key: Option<String>,
-    /// The identity that went upstream as Idempotency-Key.
-    #[arg(long, value_name = "UUID")]
-    effect_id: Option<String>,
-    /// The operation the key was used for.
-    #[arg(long, default_value = "default")]
-    operation: String,
-    /// Whose key it is.
-    #[arg(long, conflicts_with = "single_tenant")]
-    scope: Option<String>,
-    /// All callers are one tenant; the default without --scope.
-    #[arg(long)]
-    single_tenant: bool,
+    #[command(flatten)]
+    which: Which,
 }
 
 /// Runs the command.
 pub(super) async fn run(show: Show) -> Result<ExitCode, Failure> {
     let reading = Reading::open(&show.source).await?;
-    let listed = if let Some(key) = &show.key {
-        by_key(&reading, &show, key).await?
-    } else if let Some(effect_id) = &show.effect_id {
-        by_effect_id(&reading, effect_id).await?
-    } else if let Some(beginning) = show.record.as_ref().filter(|text| !text.is_empty()) {
-        reading.beginning(beginning).await?
-    } else {
+    let Some(listed) = show.which.find(&reading).await? else {
         return Err(Failure::start("say which: a record, --key or --effect-id"));
     };
     reading.note_missing_effect_ids();
@@ -78,126 +53,6 @@ pub(super) async fn run(show: Show) -> Result<ExitCode, Failure> {
     let history = reading.store.history(listed.record.claim).await?;
     let steps = reading.store.steps(listed.record.claim).await?;
     print(&show_text(&reading, &listed, observed_status, &steps, &history))
-}
-
-async fn by_effect_id(reading: &Reading, text: &str) -> Result<Listed, Failure> {
-    let wanted = EffectId::parse(text)
-        .ok_or_else(|| Failure::start("--effect-id is a UUID, as the upstream received it"))?;
-    if let Err(no_secret) = &reading.secret {
-        let why = no_secret.explain(&reading.path);
-        return Err(Failure::start(format!("no record can be found by its effect id: {why}")));
-    }
-    let is_it = |listed: &Listed| reading.effect_id(listed) == Some(wanted);
-    match reading.one(&format!("has the effect id {wanted}"), is_it).await {
-        Ok(listed) => Ok(listed),
-        Err(failure) => with_step(reading, wanted).await?.ok_or(failure),
-    }
-}
-
-/// The record of which a step has this effect id.
-async fn with_step(reading: &Reading, wanted: EffectId) -> Result<Option<Listed>, Failure> {
-    let mut stepped = Vec::new();
-    reading
-        .each(|listed| {
-            if listed.record.progress != Progress::Whole {
-                stepped.push(listed);
-            }
-        })
-        .await?;
-    for listed in stepped {
-        let steps = reading.store.steps(listed.record.claim).await?;
-        let has = |step: &Step| reading.effect_id_of(&listed, step.name.as_str()) == Some(wanted);
-        if steps.iter().any(has) {
-            return Ok(Some(listed));
-        }
-    }
-    Ok(None)
-}
-
-async fn by_key(reading: &Reading, show: &Show, text: &str) -> Result<Listed, Failure> {
-    let key = parse_key(text)
-        .map_err(|error| Failure::start(format!("no gateway takes such a --key: {error}")))?;
-    let scope = match &show.scope {
-        Some(scope) => Scope::principal(scope.as_bytes()).map_err(Failure::start)?,
-        None => Scope::single_tenant(),
-    };
-    let operation = OperationName::new(&show.operation).map_err(Failure::start)?;
-    if let Some(listed) = at(reading, &scope, &operation, &key).await? {
-        return Ok(listed);
-    }
-    let of_scope = match &show.scope {
-        Some(scope) => format!("scope {scope:?}"),
-        None => "the single tenant".to_owned(),
-    };
-    let what = format!("no record of this key for operation {operation} and {of_scope}");
-    let mut failure = reading.nothing(&what);
-    for hint in hints(reading, show, &scope, &operation, &key).await? {
-        let _ = write!(failure.message, "\n  {hint}");
-    }
-    Err(failure)
-}
-
-async fn at(
-    reading: &Reading,
-    scope: &Scope,
-    operation: &OperationName,
-    key: &Key,
-) -> Result<Option<Listed>, Failure> {
-    let id = Some(RecordId::new(scope, operation, key));
-    let found = reading.store.list(ListFilter { id, limit: 1, ..ListFilter::default() }).await?;
-    Ok(found.into_iter().next())
-}
-
-/// What may be wrong with a search by key that found nothing.
-async fn hints(
-    reading: &Reading,
-    show: &Show,
-    scope: &Scope,
-    operation: &OperationName,
-    key: &Key,
-) -> Result<Vec<String>, Failure> {
-    let mut hints = Vec::new();
-    let configured = reading.config.as_ref();
-    let policy = configured.and_then(|config| {
-        let mut policies = config.operations.iter().map(|operation| &operation.policy);
-        policies.find(|policy| policy.name == *operation).map(|policy| policy.key.clone())
-    });
-    let rules = policy.clone().unwrap_or_default();
-    let of_a_header = matches!(rules.from, KeySource::Header(_));
-    if of_a_header && let Err(error) = acceptable(key, &rules.policy) {
-        let by = if policy.is_some() { "this gateway" } else { "a gateway with default settings" };
-        hints.push(format!("{by} refuses this key: {error}"));
-    }
-    let operations = reading.operations().await?;
-    for other in operations.iter().filter(|other| *other != operation) {
-        if at(reading, scope, other, key).await?.is_some() {
-            hints.push(format!("it has one for another operation: say --operation {other}"));
-        }
-    }
-    if let (Some(ScopeSource::Header(header)), None) =
-        (configured.map(|config| &config.scope), &show.scope)
-    {
-        hints.push(format!("scopes are taken from the header {header}: say --scope"));
-    }
-    hints.push(operations_text(&operations));
-    Ok(hints)
-}
-
-/// A key as a client sends it, quoted or bare; else as the bytes it is.
-fn parse_key(text: &str) -> Result<Key, KeyError> {
-    let any = KeyPolicy { syntax: KeySyntax::Lenient, min_length: 1, min_bits: 0 };
-    match Key::from_field([text.as_bytes()], &any) {
-        Ok(Some(key)) => Ok(key),
-        _ => Key::from_bytes(text.as_bytes()),
-    }
-}
-
-/// Whether a gateway would take the key from a caller.
-fn acceptable(key: &Key, policy: &KeyPolicy) -> Result<(), KeyError> {
-    match key.to_field() {
-        Some(field) => Key::from_field([field.as_bytes()], policy).map(|_| ()),
-        None => Key::from_field([key.as_bytes()], policy).map(|_| ()),
-    }
 }
 
 fn show_text(
@@ -231,6 +86,8 @@ fn show_text(
                     "at": moment(entry.at),
                     "attempt": entry.attempt.to_wire(),
                     "what": entry.what,
+                    "actor": entry.statement.as_ref().map(|said| &said.actor),
+                    "reason": entry.statement.as_ref().map(|said| &said.reason),
                 })
             })
             .collect();
@@ -281,7 +138,10 @@ fn show_text(
         line("step", format!("{begun}  attempt {attempt}  {name}  effect id {id}  {word}"));
     }
     for entry in history {
-        let what = format!("{}  attempt {}  {}", moment(entry.at), entry.attempt, entry.what);
+        let mut what = format!("{}  attempt {}  {}", moment(entry.at), entry.attempt, entry.what);
+        if let Some(said) = &entry.statement {
+            let _ = write!(what, "  by {}: {}", plain(&said.actor), plain(&said.reason));
+        }
         line("history", what);
     }
     text
@@ -303,22 +163,7 @@ fn effect_id_text(reading: &Reading, listed: &Listed) -> String {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_key_is_found_quoted_or_bare() {
-        let bare = parse_key("0198c2f4-9a1e-7c55").expect("a key");
-        assert_eq!(parse_key("\"0198c2f4-9a1e-7c55\"").expect("a key"), bare);
-        assert_eq!(parse_key("a, b").expect("bytes").as_bytes(), b"a, b");
-    }
-
-    #[test]
-    fn a_key_that_no_gateway_takes_is_told() {
-        let judged = |text| acceptable(&parse_key(text).expect("a key"), &KeyPolicy::default());
-        assert_eq!(judged("0198c2f4-9a1e-7c55-9d0b-3f6a52e1b7aa"), Ok(()));
-        assert!(matches!(judged("short"), Err(KeyError::TooShort { .. })));
-        assert!(matches!(judged("größe-der-sendung"), Err(KeyError::Malformed { .. })));
-    }
+/// A text of somebody else's on one line: no control character reaches the terminal.
+fn plain(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

@@ -77,7 +77,7 @@ pub(super) fn state_text(reading: &Reading, listed: &Listed) -> String {
     word.to_owned()
 }
 
-const fn state_word(state: State) -> &'static str {
+pub(super) const fn state_word(state: State) -> &'static str {
     match state {
         State::Claimed => "claimed",
         State::Executing => "executing",

@@ -257,7 +257,8 @@ fn connect(
                     let paths = routes.iter().map(|route| route.pattern().clone());
                     policy.fingerprint.paths = paths.collect();
                     let (routes, contract) = (routes.clone(), draft.contract.clone());
-                    Arc::new(Operation { policy, routes, contract, answers: draft.answers.clone() })
+                    let (answers, probe) = (draft.answers.clone(), draft.probe.clone());
+                    Arc::new(Operation { policy, routes, contract, answers, probe })
                 });
                 service.routes.insert(route, operation);
             }

@@ -1,8 +1,8 @@
 //! What is printed at start.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, fmt::Write};
 
-use hapax_core::{InFlight, KeySource, Kind, Mode, OnUnknown};
+use hapax_core::{InFlight, KeySource, Kind, Mode, OnUnknown, StoreDown};
 
 use super::{Config, Operation, RoutePattern, duration::show};
 
@@ -40,7 +40,24 @@ fn describe(operation: &Operation) -> String {
         (OnUnknown::Resend, Some(collapse_for)) => {
             format!("resend, the service collapses for {}", show(collapse_for))
         }
+        (OnUnknown::Probe, collapse_for) => {
+            let closer = operation.probe.as_ref().and_then(|probe| probe.closer.as_ref());
+            let mut text = "probe".to_owned();
+            if let Some(deadline) = policy.deadline {
+                let _ = write!(text, ", what is not there after {} is final", show(deadline));
+            } else if closer.is_some() {
+                text.push_str(", what is not there is closed");
+            }
+            if let Some(collapse_for) = collapse_for {
+                let _ = write!(text, ", the service collapses for {}", show(collapse_for));
+            }
+            text
+        }
         (on_unknown, _) => on_unknown.to_string(),
+    };
+    let store_down = match policy.store_down {
+        StoreDown::Refuse => "",
+        StoreDown::Pass => " · passes while the store is down",
     };
     let in_flight = match (policy.in_flight, operation.answers.accept) {
         (InFlight::Conflict, true) => " · in flight accept",
@@ -50,7 +67,7 @@ fn describe(operation: &Operation) -> String {
     };
     let outcome = if policy.outcome.is_some() { " · outcome read from the answer" } else { "" };
     format!(
-        "{head} {key}{source} · on_unknown {on_unknown}{in_flight}{outcome} · lease {} · timeout {} · \
+        "{head} {key}{source} · on_unknown {on_unknown}{store_down}{in_flight}{outcome} · lease {} · timeout {} · \
          outcome kept {}, key refused for {} · mode {mode}",
         show(policy.lease),
         show(policy.timeout),

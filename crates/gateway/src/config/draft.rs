@@ -6,8 +6,8 @@ use hapax_core::OperationPolicy;
 use http::{HeaderName, Uri};
 
 use super::{
-    Answers, At, Cors, EffectSecretSource, HostPattern, Limits, Place, Problems, RoutePattern,
-    ScopeSource, StoreLocation,
+    Answers, At, Cors, EffectSecretSource, HostPattern, Limits, Place, Probe, Problems,
+    RoutePattern, ScopeSource, StoreLocation,
 };
 use crate::{
     forwarded::Forwarding,
@@ -69,6 +69,7 @@ pub(super) struct OperationDraft {
     pub(super) routes: Vec<At<RoutePattern>>,
     pub(super) contract: BTreeMap<String, String>,
     pub(super) answers: Answers,
+    pub(super) probe: Option<Probe>,
     /// Whether every value of its own was right. Otherwise holding them against each other would
     /// find what follows from that only.
     pub(super) sound: bool,
@@ -83,6 +84,7 @@ impl OperationDraft {
             routes: Vec::new(),
             contract: BTreeMap::new(),
             answers: Answers::default(),
+            probe: None,
             sound: true,
         }
     }

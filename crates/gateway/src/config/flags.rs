@@ -138,10 +138,9 @@ impl Flags {
         });
         let collapse_for = time("--collapse-for", &self.collapse_for, "24h");
         draft.set("collapse_for", collapse_for, |policy, value| policy.collapse_for = Some(value));
-        let on_unknown = self
-            .on_unknown
-            .as_deref()
-            .and_then(|text| report.keep(Place::Flag("--on-unknown"), words::on_unknown(text)));
+        let on_unknown = self.on_unknown.as_deref().and_then(|text| {
+            report.keep(Place::Flag("--on-unknown"), words::on_unknown_by_flag(text))
+        });
         draft.set("on_unknown", on_unknown, |policy, value| policy.on_unknown = value);
         let min_length = self.key_min_length.and_then(|length| {
             let length = in_range(length, 1, Key::MAX_LENGTH, "16");

@@ -42,12 +42,12 @@ pub use error::{ConfigError, Fault, Mistake};
 pub use flags::Flags;
 pub use host::HostPattern;
 pub use limits::Limits;
-pub use operation::{Answers, Prefer};
+pub use operation::{Answers, Closer, PathTemplate, Prefer, Probe};
 pub use problems::{Problems, StatusCodes};
 pub use routes::{RoutePattern, Routes};
 pub use scope::ScopeSource;
 pub use service::Service;
-pub use store::{EffectSecretSource, StoreLocation};
+pub use store::{EffectSecretSource, SecretSource, StoreLocation};
 
 use error::{At, Place, Report};
 
@@ -230,6 +230,8 @@ pub struct Operation {
     pub contract: BTreeMap<String, String>,
     /// What its callers get beside the service's own answers.
     pub answers: Answers,
+    /// How its service is asked what became of an effect. Default: it is not.
+    pub probe: Option<Probe>,
 }
 
 /// What the process was started in, as far as it decides anything.

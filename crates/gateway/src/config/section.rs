@@ -242,6 +242,22 @@ impl<'s> Value<'s> {
         self.source.report.keep(self.place, fitting)
     }
 
+    /// A list of whole numbers.
+    pub(super) fn whole_numbers(
+        self,
+        least: usize,
+        most: usize,
+        example: &str,
+    ) -> Option<Vec<usize>> {
+        if !matches!(self.value.get_ref(), DeValue::Array(_)) {
+            return self.mismatch("a list of whole numbers", example);
+        }
+        let first = example.trim_matches(['[', ']']).to_owned();
+        let items = self.items(|key| key.to_owned()).into_iter();
+        let numbers = items.map(|item| item.whole_number(least, most, &first));
+        numbers.map(|number| number.map(|number| number.value)).collect()
+    }
+
     pub(super) fn boolean(self) -> Option<At<bool>> {
         match self.value.get_ref() {
             DeValue::Boolean(value) => Some(At { value: *value, place: self.place }),

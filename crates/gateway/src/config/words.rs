@@ -5,14 +5,21 @@ use hapax_core::{BodyForm, KeySyntax, Mode, OnUnknown};
 use super::{Fault, suggest::choice};
 
 pub(super) fn on_unknown(text: &str) -> Result<OnUnknown, Fault> {
-    if text == "probe" {
-        return Err(Fault::new(
-            "probing the service comes with a later version of hapax",
-            "write \"hold\", or \"resend\" if the service collapses requests with the same \
-             Idempotency-Key into one effect",
-        ));
+    let words =
+        [("hold", OnUnknown::Hold), ("probe", OnUnknown::Probe), ("resend", OnUnknown::Resend)];
+    choice(text, &words)
+}
+
+/// The same by a flag, which cannot say how a service is asked.
+pub(super) fn on_unknown_by_flag(text: &str) -> Result<OnUnknown, Fault> {
+    match on_unknown(text) {
+        Ok(OnUnknown::Probe) => Err(Fault::new(
+            "a flag does not say how the service is asked what became of an effect",
+            "write a file with on_unknown = \"probe\" and probe = { get = … }, and name it with \
+             --config",
+        )),
+        other => other,
     }
-    choice(text, &[("hold", OnUnknown::Hold), ("resend", OnUnknown::Resend)])
 }
 
 pub(super) fn mode(text: &str) -> Result<Mode, Fault> {

@@ -22,4 +22,4 @@ pub use field_names::{FieldNames, KeyPlace, NotAHeader};
 pub use intent::{RequestIntent, body_invalid, check_compared};
 pub use key::{body_key, key, key_missing, needed_content};
 pub use reply::{BrokenOff, read_reply, said, told};
-pub use response::{refuse, refuse_as, respond};
+pub use response::{moment, refuse, refuse_as, respond};

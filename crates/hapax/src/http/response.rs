@@ -114,12 +114,21 @@ fn says_not_applied(status: u16) -> bool {
     classify(facts) == Classified::NotApplied
 }
 
-fn set_expires(headers: &mut HeaderMap, expires: StoreTime) {
-    let micros = u64::try_from(expires.as_micros()).unwrap_or(0);
+/// A moment in RFC 3339, with milliseconds; `None` for one that it cannot say.
+pub fn moment(time: StoreTime) -> Option<HeaderValue> {
+    let text = humantime::format_rfc3339_millis(sayable(time)?).to_string();
+    HeaderValue::try_from(text).ok()
+}
+
+/// Year 9999 is the last that RFC 3339 can say.
+fn sayable(time: StoreTime) -> Option<SystemTime> {
+    let micros = u64::try_from(time.as_micros()).unwrap_or(0);
     let moment = SystemTime::UNIX_EPOCH.checked_add(Duration::from_micros(micros));
-    // Year 9999 is the last that RFC 3339 can say; a later moment is not said.
-    let moment = moment.filter(|moment| *moment <= last_moment());
-    let Some(moment) = moment else { return };
+    moment.filter(|moment| *moment <= last_moment())
+}
+
+fn set_expires(headers: &mut HeaderMap, expires: StoreTime) {
+    let Some(moment) = sayable(expires) else { return };
     let mut text = String::with_capacity("2026-11-30T00:53:20Z".len());
     // Writing to a string does not fail.
     let _ = write!(text, "{}", humantime::format_rfc3339_seconds(moment));

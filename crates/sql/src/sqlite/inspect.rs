@@ -1,6 +1,6 @@
 //! Listing records for operators.
 
-use hapax_core::{ClaimNumber, OperationName, State};
+use hapax_core::{ClaimNumber, OperationName, State, Statement};
 use hapax_store::{HistoryEntry, ListFilter, Listed};
 use rusqlite::{Row, params};
 
@@ -71,6 +71,10 @@ pub(super) fn history(view: &View<'_>, claim: ClaimNumber) -> Result<Vec<History
             at: rows::time(row, 0)?,
             attempt: rows::attempt(row, 1)?,
             what: row.get(2)?,
+            statement: match (row.get(3)?, row.get(4)?) {
+                (Some(actor), Some(reason)) => Some(Statement { actor, reason }),
+                _ => None,
+            },
         })
     })
 }

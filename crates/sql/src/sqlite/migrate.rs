@@ -10,8 +10,14 @@ struct Migration {
     text: &'static str,
 }
 
-const MIGRATIONS: &[Migration] =
-    &[Migration { version: 1, name: "records", text: include_str!("migrations/0001_records.sql") }];
+const MIGRATIONS: &[Migration] = &[
+    Migration { version: 1, name: "records", text: include_str!("migrations/0001_records.sql") },
+    Migration {
+        version: 2,
+        name: "unknown outcomes",
+        text: include_str!("migrations/0002_unknown_outcomes.sql"),
+    },
+];
 
 const TABLE: &str = "CREATE TABLE IF NOT EXISTS _hapax_migrations (
     version  INTEGER PRIMARY KEY,
@@ -21,7 +27,7 @@ const TABLE: &str = "CREATE TABLE IF NOT EXISTS _hapax_migrations (
 ) STRICT";
 
 /// The newest version that this hapax knows.
-pub(super) const KNOWN: u32 = 1;
+pub(super) const KNOWN: u32 = 2;
 
 /// What a file is, by its tables.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -136,6 +142,43 @@ mod tests {
     }
 
     #[test]
+    fn a_store_of_the_first_version_is_brought_up_and_keeps_what_it_knows() {
+        let conn = Connection::open_in_memory().expect("memory");
+        conn.execute_batch(TABLE).expect("a table");
+        let first = &MIGRATIONS[0];
+        conn.execute_batch(first.text).expect("the schema of then");
+        conn.execute(
+            "INSERT INTO _hapax_migrations VALUES (1, 'records', ?1, 0)",
+            [first.checksum()],
+        )
+        .expect("noted");
+        // Claims 1 uncertain, 2 uncertain and settled since, 3 a plain success, 4 a second attempt.
+        conn.execute_batch(
+            "INSERT INTO hapax_policy (n, digest) VALUES (1, x'01');
+             INSERT INTO hapax_record (id, attempt, owner, state, fingerprint, policy, lease_end,
+                clean, progress, secret_version, created)
+             VALUES (x'01', 1, x'0a', 2, x'', 1, 7, 1, 0, 1, 0),
+                    (x'02', 1, x'0a', 2, x'', 1, 7, 1, 0, 1, 0),
+                    (x'03', 1, x'0a', 1, x'', 1, 7, 1, 0, 1, 0),
+                    (x'04', 2, x'0a', 1, x'', 1, 8, 0, 0, 1, 0);
+             INSERT INTO hapax_ending (claim, attempt, kind, class, status, kept, at, outcome_until,
+                tombstone_until)
+             VALUES (2, 1, 0, 0, 201, 1, 5, 9, 9), (3, 1, 0, 0, 201, 1, 5, 9, 9);
+             INSERT INTO hapax_history VALUES (1, 1, 5, 1, 'uncertain');",
+        )
+        .expect("what was there");
+        assert_eq!(schema(&conn), Ok(Schema::Older(1)));
+        assert_eq!(bring_up(&conn, 1), Ok(Schema::Current));
+        let mut watched = conn.prepare("SELECT claim, due FROM hapax_watch").expect("a table");
+        let watched = watched.query_map((), |row| Ok((row.get(0)?, row.get(1)?)));
+        let watched = watched.expect("rows").collect::<rusqlite::Result<Vec<(i64, i64)>>>();
+        assert_eq!(watched, Ok(vec![(1, 7), (4, 8)]), "what has no ending is looked for");
+        let kept = "SELECT what || coalesce(actor, '') FROM hapax_history";
+        let kept = conn.query_row(kept, (), |row| row.get::<_, String>(0));
+        assert_eq!(kept.as_deref(), Ok("uncertain"));
+    }
+
+    #[test]
     fn every_statement_prepares_on_a_fresh_schema() {
         let conn = fresh();
         for (name, text) in sql::ALL {
@@ -192,6 +235,7 @@ mod tests {
                 "LIST_HEAD",
                 "DURABILITY",
                 "EPOCH_AND_POLICY",
+                "DOUBTS",
             ];
             let plain =
                 ["BEGIN", "BEGIN_READING", "COMMIT", "ROLLBACK", "DATA_VERSION", "CHECKPOINT"];

@@ -23,6 +23,7 @@ use hapax_store::{
     Observations, Owned, Policies, Reply, SecretPin, Secrets, Standing, StandingState, Steps,
     StoreError, Sweep, Swept, SystemClock, Written,
 };
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 mod error;
@@ -37,6 +38,7 @@ mod open;
 mod policies;
 mod queue;
 mod readers;
+mod reconciling;
 mod records;
 mod rows;
 mod session;
@@ -59,6 +61,7 @@ use faults::Faults;
 use guard::{Guard, NodeId, Trip};
 use queue::Write;
 use readers::{READERS, Readers};
+use reconciling::Lookout;
 use session::Session;
 use view::{Tx, View};
 use writer::Message;
@@ -133,6 +136,8 @@ pub struct SqliteStore {
     guard: Arc<Guard>,
     node: NodeId,
     timeout: Duration,
+    /// How far executions were looked at.
+    lookout: Arc<Mutex<Lookout>>,
     #[cfg(feature = "sqlx")]
     clock: Arc<dyn Clock>,
     #[cfg(feature = "faults")]
@@ -176,6 +181,7 @@ impl SqliteStore {
             guard,
             node,
             timeout,
+            lookout: Arc::default(),
             #[cfg(feature = "sqlx")]
             clock: own_clock,
             #[cfg(feature = "faults")]
@@ -200,6 +206,7 @@ impl SqliteStore {
             guard,
             node: NodeId::new([0; 16]),
             timeout,
+            lookout: Arc::default(),
             #[cfg(feature = "sqlx")]
             clock,
             #[cfg(feature = "faults")]

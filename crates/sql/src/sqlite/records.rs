@@ -141,7 +141,7 @@ fn change(tx: &Tx<'_>, before: &Record, after: &Record) -> Result<(), Failure> {
     tx.write(writes::change(before, after, policy, tx.now))
 }
 
-fn found(view: &View<'_>, record: Record) -> Result<Found, Failure> {
+pub(super) fn found(view: &View<'_>, record: Record) -> Result<Found, Failure> {
     let response = match Body::of(&record, view.now) {
         Some(kind) => response(view, record.claim, kind)?,
         None => None,
@@ -157,14 +157,18 @@ fn response(
     view.first(sql::BODY, params![claim.0, kind.code()], |row| rows::response(row))
 }
 
-fn by_id(view: &View<'_>, id: &RecordId) -> Result<Option<Record>, Failure> {
+pub(super) fn by_id(view: &View<'_>, id: &RecordId) -> Result<Option<Record>, Failure> {
     view.first(sql::RECORD_BY_ID, [id.as_bytes()], |row| rows::record(row))
+}
+
+pub(super) fn by_claim(view: &View<'_>, claim: ClaimNumber) -> Result<Option<Record>, Failure> {
+    view.first(sql::RECORD_BY_CLAIM, [claim.0], |row| rows::record(row))
 }
 
 /// Records lie in the order of claims, so the number finds the recent ones among themselves. A
 /// store that lost history may have given it to another record.
-fn by_ownership(view: &View<'_>, by: &Ownership) -> Result<Option<Record>, Failure> {
-    match view.first(sql::RECORD_BY_CLAIM, [by.claim.0], |row| rows::record(row))? {
+pub(super) fn by_ownership(view: &View<'_>, by: &Ownership) -> Result<Option<Record>, Failure> {
+    match by_claim(view, by.claim)? {
         Some(record) if record.id == by.id => Ok(Some(record)),
         _ => by_id(view, &by.id),
     }
@@ -172,7 +176,7 @@ fn by_ownership(view: &View<'_>, by: &Ownership) -> Result<Option<Record>, Failu
 
 /// The number that a policy has in this store. It may be used before its text is stored; the text
 /// is missing then, not the record.
-fn policy_number(tx: &Tx<'_>, digest: &PolicyDigest) -> Result<i64, Failure> {
+pub(super) fn policy_number(tx: &Tx<'_>, digest: &PolicyDigest) -> Result<i64, Failure> {
     if let Some(number) = tx.first(sql::POLICY_NUMBER, [&digest.0], |row| row.get(0))? {
         return Ok(number);
     }

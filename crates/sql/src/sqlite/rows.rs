@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use bytes::Bytes;
 use hapax_core::{
-    Attempt, ClaimNumber, Ending, EndingKind, Fingerprint, OutcomeClass, OwnState, Owner,
+    Attempt, ClaimNumber, Ending, EndingKind, Evidence, Fingerprint, OutcomeClass, OwnState, Owner,
     PolicyDigest, Progress, Record, RecordId, Step, StepData, StepName, StoreTime, StoredResponse,
     Until,
 };
@@ -262,6 +262,13 @@ pub(super) const fn class_of(code: i64) -> Option<OutcomeClass> {
         1 => OutcomeClass::FailedTerminal,
         _ => return None,
     })
+}
+
+pub(super) const fn evidence_code(evidence: Evidence) -> i64 {
+    match evidence {
+        Evidence::NotSeenYet => 0,
+        Evidence::Unknown => 1,
+    }
 }
 
 #[cfg(test)]

@@ -148,9 +148,54 @@ statements! {
     DROP_STEPS = "DELETE FROM hapax_step WHERE claim = ?1";
 
     NOTE =
-        "INSERT INTO hapax_history (claim, n, at, attempt, what) VALUES (?1, \
-         (SELECT coalesce(max(n), 0) + 1 FROM hapax_history WHERE claim = ?1), ?2, ?3, ?4)";
-    HISTORY = "SELECT at, attempt, what FROM hapax_history WHERE claim = ?1 ORDER BY n";
+        "INSERT INTO hapax_history (claim, n, at, attempt, what, actor, reason) VALUES (?1, \
+         (SELECT coalesce(max(n), 0) + 1 FROM hapax_history WHERE claim = ?1), ?2, ?3, ?4, ?5, \
+         ?6)";
+    HISTORY =
+        "SELECT at, attempt, what, actor, reason FROM hapax_history WHERE claim = ?1 ORDER BY n";
+
+    /// Whether this was noted before.
+    HAS_SAID =
+        "SELECT 1 FROM hapax_history WHERE claim = ?1 AND actor = ?2 AND reason = ?3 LIMIT 1";
+    /// What became uncertain, or begins a later attempt, is looked at from a moment on.
+    WATCH =
+        "INSERT INTO hapax_watch (claim, due, probes) VALUES (?1, ?2, 0) \
+         ON CONFLICT (claim) DO UPDATE SET due = excluded.due, probes = 0, evidence = NULL, \
+         holder = NULL, held_until = NULL";
+    END_WATCH = "DELETE FROM hapax_watch WHERE claim = ?1";
+    /// Whether a record is held by this token, and what was learned of it last.
+    HELD = "SELECT evidence FROM hapax_watch WHERE claim = ?1 AND holder = ?2";
+    HOLD =
+        "UPDATE hapax_watch SET holder = ?2, held_until = ?3 \
+         WHERE claim = ?1 AND due <= ?4 AND (holder IS NULL OR held_until <= ?4)";
+    PUT_OFF =
+        "UPDATE hapax_watch SET due = ?3, probes = probes + 1, evidence = ?4, holder = NULL, \
+         held_until = NULL WHERE claim = ?1 AND holder = ?2";
+    /// Uncertain, due and free, of these operations; the longest due first.
+    DUE =
+        "SELECT w.claim, p.operation, w.probes FROM hapax_watch w \
+         JOIN hapax_record r ON r.claim = w.claim JOIN hapax_policy p ON p.n = r.policy \
+         LEFT JOIN hapax_ending e ON e.claim = r.claim AND e.attempt = r.attempt \
+         WHERE w.due <= ?1 AND (w.holder IS NULL OR w.held_until <= ?1) AND r.state = 2 \
+         AND e.kind IS NULL AND p.operation IN (SELECT value FROM json_each(?2)) \
+         ORDER BY w.due LIMIT ?3";
+    /// Later attempts whose lease may be over.
+    DUE_EXECUTING =
+        "SELECT w.claim FROM hapax_watch w JOIN hapax_record r ON r.claim = w.claim \
+         LEFT JOIN hapax_ending e ON e.claim = r.claim AND e.attempt = r.attempt \
+         WHERE w.due <= ?1 AND r.state = 1 AND r.lease_end <= ?1 AND e.kind IS NULL \
+         ORDER BY w.due LIMIT ?2";
+    /// The next records in the order of claims, and which of them have not ended.
+    RECORDS_AFTER =
+        "SELECT r.claim, r.lease_end, e.kind IS NULL AND r.state <> 2 FROM hapax_record r \
+         LEFT JOIN hapax_ending e ON e.claim = r.claim AND e.attempt = r.attempt \
+         WHERE r.claim > ?1 ORDER BY r.claim LIMIT ?2";
+    /// Walks what is watched, which is rare among records.
+    DOUBTS =
+        "SELECT p.operation, coalesce(r.first_admitted, r.created) FROM hapax_watch w \
+         JOIN hapax_record r ON r.claim = w.claim JOIN hapax_policy p ON p.n = r.policy \
+         LEFT JOIN hapax_ending e ON e.claim = r.claim AND e.attempt = r.attempt \
+         WHERE r.state = 2 AND e.kind IS NULL ORDER BY p.operation";
 
     /// Due before their tombstones are: their bodies and steps are still there.
     OUTCOMES_OVER = "SELECT e.claim, coalesce(length(b.bytes), 0) + \

@@ -4,9 +4,9 @@
 use std::{borrow::Cow, fmt::Display};
 
 use hapax_core::{
-    Advance, AdvanceReason, Attempt, ClaimNumber, Ending, EndingKind, Found, OwnState, Ownership,
-    Progress, Record, Settlement, State, StepData, StepName, StoreTime, StoredResponse,
-    WriteRefused,
+    Advance, AdvanceReason, AppliedOutcome, Attempt, ClaimNumber, Ending, EndingKind, Found,
+    Judgement, OwnState, Ownership, Progress, Record, Ruling, Settlement, State, Statement,
+    StepData, StepName, StoreTime, StoredResponse, WriteRefused,
 };
 use hapax_store::StoreError;
 use rusqlite::{
@@ -90,6 +90,8 @@ pub(super) fn advance<'a>(
         AdvanceReason::Resume => writes.push(note(after, "resumed", now)),
         AdvanceReason::LeaseOver | AdvanceReason::Released => {}
     }
+    // A look at the end of the table of records does not come to it again.
+    writes.push(watch(after, after.lease_end.unwrap_or(now)));
     writes
 }
 
@@ -118,7 +120,59 @@ pub(super) fn change<'a>(
         _ => None,
     };
     writes.extend(what.map(|what| note(after, what, now)));
+    match ended {
+        None if is_uncertain && !was_uncertain => writes.push(watch(after, now)),
+        // The first attempt of a plain course was never watched.
+        Some(_) if was_uncertain || after.attempt.number() > 1 => writes.push(end_watch(after)),
+        _ => {}
+    }
     writes
+}
+
+/// A verdict: the ending of the attempt that it is about, with what it leaves beside it.
+pub(super) fn judged<'a>(
+    before: &'a Record,
+    after: &'a Record,
+    judgement: &'a Judgement,
+    policy: i64,
+    now: StoreTime,
+) -> Vec<Write<'a>> {
+    let mut writes = Vec::new();
+    if let Some(ending) = &after.ending {
+        writes.push(end(after, ending));
+    }
+    if moves(before, after) {
+        writes.push(move_record(before, after, policy));
+    }
+    match &judgement.ruling {
+        Ruling::Applied(AppliedOutcome { response: Some(response), .. }) => {
+            writes.push(put_body(after, Body::Outcome, response));
+        }
+        Ruling::Applied(_) | Ruling::NotApplied => writes.push(drop_body(after.claim)),
+    }
+    if before.progress != Progress::Whole && after.progress == Progress::Whole {
+        writes.push(Write::any(sql::DROP_STEPS, [after.claim.0.into()]));
+    }
+    writes.push(said(after, judgement.word(), &judgement.statement, now));
+    writes.push(end_watch(after));
+    writes
+}
+
+/// The move of a record to the attempt that closes the earlier ones.
+pub(super) fn closed<'a>(
+    before: &'a Record,
+    after: &'a Record,
+    superseded: &Ending,
+    statement: &'a Statement,
+    policy: i64,
+    now: StoreTime,
+) -> Vec<Write<'a>> {
+    vec![
+        end(before, superseded),
+        note(before, "superseded", now),
+        move_record(before, after, policy),
+        said(after, "closing", statement, now),
+    ]
 }
 
 /// Whether a record's own row changes.
@@ -296,10 +350,29 @@ fn move_record<'a>(before: &'a Record, after: &'a Record, policy: i64) -> Write<
 }
 
 fn note<'a>(record: &Record, what: &'a str, now: StoreTime) -> Write<'a> {
-    Write::one(
-        sql::NOTE,
-        [record.claim.0.into(), now.into(), attempt(record.attempt), Value::Text(what)],
-    )
+    let (claim, attempt) = (record.claim.0.into(), attempt(record.attempt));
+    let values = [claim, now.into(), attempt, Value::Text(what), Value::Null, Value::Null];
+    Write::one(sql::NOTE, values)
+}
+
+/// A note of what somebody decided or looked up.
+pub(super) fn said<'a>(
+    record: &Record,
+    what: &'a str,
+    statement: &'a Statement,
+    now: StoreTime,
+) -> Write<'a> {
+    let (claim, attempt) = (record.claim.0.into(), attempt(record.attempt));
+    let (actor, reason) = (Value::Text(&statement.actor), Value::Text(&statement.reason));
+    Write::one(sql::NOTE, [claim, now.into(), attempt, Value::Text(what), actor, reason])
+}
+
+fn watch<'a>(record: &Record, due: StoreTime) -> Write<'a> {
+    Write::one(sql::WATCH, [record.claim.0.into(), due.into()])
+}
+
+fn end_watch<'a>(record: &Record) -> Write<'a> {
+    Write::any(sql::END_WATCH, [record.claim.0.into()])
 }
 
 fn put_body<'a>(record: &Record, kind: Body, response: &'a StoredResponse) -> Write<'a> {

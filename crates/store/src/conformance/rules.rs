@@ -9,6 +9,7 @@ mod lost_answers;
 mod observing;
 mod owning;
 mod reading;
+mod reconciling;
 mod regressing;
 mod resending;
 mod resuming;
@@ -23,6 +24,7 @@ pub use lost_answers::*;
 pub use observing::*;
 pub use owning::*;
 pub use reading::*;
+pub use reconciling::*;
 pub use regressing::*;
 pub use resending::*;
 pub use resuming::*;
@@ -94,6 +96,19 @@ macro_rules! for_each_rule {
             a_release_forgets_the_steps
             steps_are_swept_with_the_outcome
             steps_are_purged_with_their_record
+            an_abandoned_execution_is_noticed
+            a_due_record_is_taken_by_one
+            what_is_put_off_is_due_later
+            a_verdict_ends_an_uncertain_record
+            a_verdict_about_the_past_changes_nothing
+            a_verdict_needs_the_hold_it_was_made_under
+            a_verdict_issued_again_is_done_once
+            a_judged_outcome_is_swept_when_it_is_over
+            closing_fences_the_earlier_attempts
+            what_is_uncertain_is_told_by_operation
+            what_ran_unprotected_has_a_record_afterwards
+            what_ran_unprotected_is_brought_in_once
+            what_ran_unprotected_does_not_replace_what_is_known
             a_claim_issued_again_is_ours
             a_claim_issued_again_does_not_take_anothers_for_its_own
             an_advance_issued_again_is_ours

@@ -102,6 +102,24 @@ const NOTICED: &[(Bug, &str, Run)] = noticed! {
     ReleaseKeepsSteps by a_release_forgets_the_steps;
     StepsSurvive by steps_are_swept_with_the_outcome;
     UnkeptKeepsItsSteps by steps_are_swept_with_the_outcome;
+    LiveExecutionsAreDoubted by an_abandoned_execution_is_noticed;
+    LaterAttemptsAreNotNoticed by an_abandoned_execution_is_noticed;
+    DueOfAnyOperation by a_due_record_is_taken_by_one;
+    DueIsTakenTwice by a_due_record_is_taken_by_one;
+    HoldsLast by a_due_record_is_taken_by_one, a_verdict_needs_the_hold_it_was_made_under;
+    AnybodyPutsOff by what_is_put_off_is_due_later;
+    PutOffIsDueAtOnce by what_is_put_off_is_due_later;
+    VerdictIgnoresTheAttempt by a_verdict_about_the_past_changes_nothing;
+    VerdictOverwrites by a_verdict_about_the_past_changes_nothing;
+    VerdictIgnoresTheHold by a_verdict_needs_the_hold_it_was_made_under;
+    RepeatedVerdictIsRefused by a_verdict_issued_again_is_done_once;
+    VerdictForgetsTheReason by a_verdict_ends_an_uncertain_record;
+    VerdictStays by a_judged_outcome_is_swept_when_it_is_over;
+    ClosingFencesNothing by closing_fences_the_earlier_attempts;
+    BroughtInReplaces by what_ran_unprotected_does_not_replace_what_is_known;
+    BroughtInBeginsNow by what_ran_unprotected_has_a_record_afterwards;
+    BroughtInTwice by what_ran_unprotected_is_brought_in_once;
+    SettledAreInDoubt by what_is_uncertain_is_told_by_operation;
     OwnClaimIsNotRecognised by a_claim_issued_again_is_ours, many_claims_issued_again_are_ours;
     OwnAdvanceIsNotRecognised by an_advance_issued_again_is_ours;
     RepeatedSettleIsFenced by a_settle_issued_again_comes_to_the_same_ending;
@@ -178,6 +196,7 @@ fn every_rule_is_listed() {
         include_str!("rules/observing.rs"),
         include_str!("rules/owning.rs"),
         include_str!("rules/reading.rs"),
+        include_str!("rules/reconciling.rs"),
         include_str!("rules/regressing.rs"),
         include_str!("rules/resending.rs"),
         include_str!("rules/resuming.rs"),

@@ -14,6 +14,7 @@ use crate::{Claimed, Claims, Lookup, Owned, Reply, Written};
 
 mod bug;
 mod reading;
+mod reconciling;
 mod stepping;
 mod sweeping;
 
@@ -150,7 +151,7 @@ impl Broken {
                 row.record.secret_version = claim.secret_version;
             }
             Some(Bug::TakeoverWithoutSlot) => {
-                row.history.retain(|(.., what)| *what != "superseded")
+                row.history.retain(|entry| entry.what != "superseded")
             }
             Some(Bug::ResendIsClean) => row.record.clean = true,
             Some(Bug::AdvanceForgetsSteps) => row.steps.clear(),

@@ -14,6 +14,7 @@ use hapax_core::{
 use super::{
     node::{Mark, NodeId},
     observed::ObservedTable,
+    reconciling::Watch,
 };
 use crate::{Claimed, HistoryEntry, ListFilter, Listed, Swept, Written};
 
@@ -43,7 +44,9 @@ pub(super) struct Row {
     /// The stored outcome, or the observed answer of an uncertain record.
     pub(super) response: Option<StoredResponse>,
     pub(super) steps: Vec<Step>,
-    pub(super) history: Vec<(StoreTime, Attempt, &'static str)>,
+    pub(super) history: Vec<HistoryEntry>,
+    /// There while its outcome is looked for.
+    pub(super) watch: Option<Watch>,
 }
 
 impl Data {
@@ -61,8 +64,13 @@ impl Data {
         self.last_claim += 1;
         let number = ClaimNumber(self.last_claim);
         let record = Record::new(claim, number, self.epoch, now);
-        let row =
-            Row { record: record.clone(), response: None, steps: Vec::new(), history: Vec::new() };
+        let row = Row {
+            record: record.clone(),
+            response: None,
+            steps: Vec::new(),
+            history: Vec::new(),
+            watch: None,
+        };
         self.rows.insert(number, row);
         self.index.insert(claim.id, number);
         record
@@ -80,7 +88,7 @@ impl Data {
             return Claimed::Theirs(Box::new(row.found(now)));
         };
         let before = std::mem::replace(&mut row.record, next);
-        row.response = None;
+        (row.response, row.watch) = (None, None);
         if superseded.is_some() {
             row.note(now, before.attempt, "superseded");
         }
@@ -167,7 +175,7 @@ impl Data {
         }
     }
 
-    fn remember_until(&mut self, claim: ClaimNumber, ending: &Ending, steps: bool) {
+    pub(super) fn remember_until(&mut self, claim: ClaimNumber, ending: &Ending, steps: bool) {
         if ending.kept || steps {
             self.outcomes_over.insert((ending.until.outcome, claim));
         }
@@ -205,6 +213,15 @@ impl Data {
         }
     }
 
+    /// Forgets when what is stored of a record is over.
+    #[cfg(test)]
+    pub(super) fn forget_due(&mut self, record: &Record) {
+        if let Some(ending) = record.ending {
+            self.outcomes_over.remove(&(ending.until.outcome, record.claim));
+            self.tombstones_over.remove(&(ending.until.tombstone, record.claim));
+        }
+    }
+
     pub(super) fn find(&self, id: &RecordId, now: StoreTime) -> Option<Found> {
         self.row(id).map(|row| row.found(now))
     }
@@ -230,13 +247,7 @@ impl Data {
     }
 
     pub(super) fn history(&self, claim: ClaimNumber) -> Vec<HistoryEntry> {
-        let history = self.rows.get(&claim).map(|row| row.history.as_slice()).unwrap_or_default();
-        let entry = |&(at, attempt, what): &(_, _, &str)| HistoryEntry {
-            at,
-            attempt,
-            what: what.to_owned(),
-        };
-        history.iter().map(entry).collect()
+        self.rows.get(&claim).map(|row| row.history.clone()).unwrap_or_default()
     }
 
     pub(super) fn row(&self, id: &RecordId) -> Option<&Row> {
@@ -264,6 +275,7 @@ impl Row {
     pub(super) fn replace(&mut self, next: Record, now: StoreTime) {
         let before = std::mem::replace(&mut self.record, next);
         let was_uncertain = before.own_state == OwnState::Uncertain;
+        self.watch_over(was_uncertain, now);
         let ended = if before.ending.is_none() { self.record.ending } else { None };
         let what = match ended.map(|ending| ending.kind) {
             Some(EndingKind::Released) => "released",
@@ -274,8 +286,8 @@ impl Row {
         self.note(now, before.attempt, what);
     }
 
-    fn note(&mut self, at: StoreTime, attempt: Attempt, what: &'static str) {
-        self.history.push((at, attempt, what));
+    pub(super) fn note(&mut self, at: StoreTime, attempt: Attempt, what: &str) {
+        self.history.push(HistoryEntry { at, attempt, what: what.to_owned(), statement: None });
     }
 }
 

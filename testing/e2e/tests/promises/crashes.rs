@@ -12,12 +12,13 @@ fn assert_held(answer: &Answer) {
     answer.assert_problem(409, "outcome-unknown").assert_retry_after(60).assert_outcome("unknown");
 }
 
-/// Asks again until the request is no longer taken to be in flight.
+/// Asks again until the request is no longer taken to be in flight, nor told to come again at once.
 #[track_caller]
 fn ask_until_decided(gateway: &Gateway, request: &Request) -> Answer {
     until("the request is no longer in flight", SOON, || {
         let answer = gateway.send(request);
-        (answer.problem().as_deref() != Some("in-flight")).then_some(answer)
+        let is_open = answer.problem().as_deref() == Some("in-flight") || answer.status == 503;
+        (!is_open).then_some(answer)
     })
 }
 

@@ -31,13 +31,16 @@ mod operating;
 mod outcomes;
 mod proxies;
 mod records;
+mod resolve;
 mod shutdown;
 mod start;
 mod store;
+mod store_down;
 mod tenants;
 mod told;
 mod transport;
 mod unkeyed;
+mod unknown;
 mod versions;
 
 use std::time::Duration;

@@ -97,15 +97,12 @@ fn what_belongs_to_later_versions_is_refused_and_not_ignored() {
     let scene = Scene::new();
     let operation = "[[operation]]\nname = \"payments.create\"\nroutes = [\"POST /payments\"]\n";
     for (setting, word) in [
-        ("on_unknown = \"probe\"", "probing"),
-        ("probe = { get = \"/p/{effect_id}\" }", "probe"),
-        ("store_down = \"pass\"", "store_down"),
         ("reference = \"/id\"", "reference"),
     ] {
         let serve = scene.configured(&format!("{operation}{setting}\n"));
         assert_refused(&serve, &["hapax.toml:9", word]);
     }
-    assert_refused(&scene.serve().args(["--on-unknown", "probe"]), &["--on-unknown", "hold"]);
+    assert_refused(&scene.serve().args(["--on-unknown", "probe"]), &["--on-unknown", "--config"]);
     for table in ["relay", "console", "outbox"] {
         assert_refused(&scene.configured(&format!("[{table}]\n")), &["hapax.toml:6", table]);
     }

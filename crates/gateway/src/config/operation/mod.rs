@@ -4,9 +4,13 @@ mod answers;
 mod fingerprint;
 mod key;
 mod outcome;
+mod probe;
+mod store_down;
 mod times;
 
 pub use answers::{Answers, Prefer};
+pub use probe::{Closer, PathTemplate, Probe};
+
 use hapax_core::{Kind, OperationName, OperationPolicy};
 use toml::de::DeValue;
 
@@ -20,10 +24,10 @@ use super::{
 };
 
 /// Settings of the whole design that this version does not have.
-const LATER: [&str; 5] = ["authorize", "cors", "probe", "reference", "store_down"];
+const LATER: [&str; 3] = ["authorize", "cors", "reference"];
 
 /// Settings that mean something only where there is a key.
-const OF_KEYED: [&str; 17] = [
+const OF_KEYED: [&str; 19] = [
     "admission",
     "collapse_for",
     "fingerprint",
@@ -34,11 +38,13 @@ const OF_KEYED: [&str; 17] = [
     "on_unknown",
     "outcome",
     "prefer",
+    "probe",
     "replay_headers",
     "response_cap",
     "retention",
     "retried_by",
     "status_codes",
+    "store_down",
     "store_refusals",
     "timeout",
 ];
@@ -182,6 +188,14 @@ fn read_keyed(section: &mut Section<'_>, draft: &mut OperationDraft) {
         let on_unknown = on_unknown.parse("a word", "hold", words::on_unknown);
         draft.set("on_unknown", on_unknown, |policy, value| policy.on_unknown = value);
     }
+    if let Some(probe) = section.take("probe") {
+        probe::read(probe, draft);
+    }
+    if let Some(store_down) = section.take("store_down") {
+        store_down::read(store_down, draft);
+    }
+    probe::check(section, draft);
+    store_down::check(section, draft);
     times::read(section, draft);
     if let Some(admission) = section.take("admission") {
         read_admission(admission);

@@ -17,8 +17,8 @@ fn the_example_file_loads() {
             "operation payments.create: POST /v1/payments, POST /v2/payments with a key, required \
              · on_unknown resend, the service collapses for 24h · lease 30s · timeout 20s · \
              outcome kept 24h, key refused for 30d · mode enforce",
-            "operation shipments.create: POST /v1/shipments with a key · on_unknown hold · lease \
-             30s · timeout 20s · outcome kept 24h, key refused for 30d · mode enforce",
+            "operation shipments.create: POST /v1/shipments with a key · on_unknown probe, what is \
+             not there after 60s is final · lease 30s · timeout 20s · outcome kept 24h, key refused for 30d · mode enforce",
             "operation payments.put: PUT /v1/payments/{id}, DELETE /v1/payments/{id} · natural, \
              no key needed · mode enforce",
             "operation payments.search: POST /v1/payments/search · unprotected: a search in the \

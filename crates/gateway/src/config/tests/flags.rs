@@ -106,9 +106,9 @@ fn each_wrong_flag_is_named() {
         ),
         (
             Flags { on_unknown: text("probe"), ..flags() },
-            "--on-unknown: probing the service comes with a later version of hapax\n  help: write \
-             \"hold\", or \"resend\" if the service collapses requests with the same \
-             Idempotency-Key into one effect",
+            "--on-unknown: a flag does not say how the service is asked what became of an \
+             effect\n  help: write a file with on_unknown = \"probe\" and probe = { get = … }, and \
+             name it with --config",
         ),
         (
             Flags { on_unknown: text("resend"), ..flags() },

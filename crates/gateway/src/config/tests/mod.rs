@@ -8,6 +8,7 @@ mod robustness;
 mod routing;
 mod top_level;
 mod transport;
+mod unknown;
 
 use std::time::Duration;
 

@@ -210,9 +210,8 @@ fn each_mistake_in_an_operation_names_line_and_remedy() {
         ),
         (
             "on_unknown = \"probe\"",
-            "on_unknown: probing the service comes with a later version of hapax\n  help: write \
-             \"hold\", or \"resend\" if the service collapses requests with the same \
-             Idempotency-Key into one effect",
+            "on_unknown: it does not say how the service is asked what became of an effect\n  \
+             help: add probe = { get = \"/v1/payments/by-operation/{effect_id}\" }",
         ),
         (
             "lease = \"30\"",
@@ -316,7 +315,7 @@ fn each_mistake_in_an_operation_names_line_and_remedy() {
 
 #[test]
 fn settings_of_later_versions_are_refused_by_name() {
-    for key in ["authorize", "cors", "probe", "reference", "store_down"] {
+    for key in ["authorize", "cors", "reference"] {
         let expected = format!("f.toml:7: {key}: {LATER}");
         assert_eq!(errors(&operation(&format!("{key} = {{}}"))), expected);
     }

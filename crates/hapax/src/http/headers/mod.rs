@@ -26,6 +26,9 @@ pub const HAPAX_OUTCOME: HeaderName = HeaderName::from_static("hapax-outcome");
 /// The attempt's fencing number, for the service.
 pub const HAPAX_ATTEMPT: HeaderName = HeaderName::from_static("hapax-attempt");
 
+/// After which moment (RFC 3339) the service is to refuse the attempt, where it does so.
+pub const HAPAX_DEADLINE: HeaderName = HeaderName::from_static("hapax-deadline");
+
 /// Every field that starts like this is ours.
 const OURS: &str = "hapax-";
 

@@ -23,7 +23,7 @@ impl Broken {
                 });
             }
             Some(Bug::OldEndingCounts) => data.rows.retain(|_, row| {
-                let stub = row.history.iter().any(|(.., what)| *what == "released");
+                let stub = row.history.iter().any(|entry| entry.what == "released");
                 !stub || !over(&row.record)
             }),
             _ => {}

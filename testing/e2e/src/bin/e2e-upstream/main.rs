@@ -5,6 +5,9 @@
 //! the request itself, in the field `X-Do` (see [`script`]): it is no part of any intent, so a test
 //! can send the same request again and have the service behave differently.
 //!
+//! It can be asked what became of an effect, see [`ledger`], and refuses what comes after its
+//! `Hapax-Deadline`.
+//!
 //! `e2e-upstream --dir DIR --listen ADDRESS [--collapse] [--certificate FILE --key FILE
 //! [--client-ca FILE]]`, in HTTP/1.1 and HTTP/2. With `--collapse`, requests with the
 //! same `Idempotency-Key` make one effect and get its answer again.
@@ -14,6 +17,7 @@
     reason = "a test double: whatever it did not expect has to end it, loudly"
 )]
 
+mod ledger;
 mod script;
 mod tls;
 
@@ -166,6 +170,8 @@ struct Effects {
     log: Log,
     collapse: bool,
     by_key: HashMap<String, u64>,
+    /// Up to which attempt each identity is closed.
+    closed: HashMap<String, u64>,
 }
 
 impl Log {
@@ -211,7 +217,7 @@ impl Service {
         }
         Self {
             arrivals: Mutex::new(Log::open(&dir.join("arrivals.jsonl"))),
-            effects: Mutex::new(Effects { log, collapse, by_key }),
+            effects: Mutex::new(Effects { log, collapse, by_key, closed: HashMap::new() }),
             dir,
         }
     }
@@ -235,6 +241,9 @@ impl Service {
         mut request: Request<Incoming>,
         wire: Wire,
     ) -> Result<Answer, Closed> {
+        if let Some(answer) = self.asked(&request) {
+            return Ok(answer);
+        }
         let steps = script::parse(request.headers().get("x-do"));
         if steps.iter().any(|step| matches!(step, Step::Upgrade)) {
             return Ok(self.upgrade(&mut request));
@@ -321,6 +330,7 @@ impl Service {
                 Step::Early | Step::Upgrade => {}
                 Step::Gate(name) => self.wait_for(&name).await,
                 Step::Sleep(time) => sleep(time).await,
+                Step::Effect if self.refuses(&arrival) => return Ok(ledger::refused()),
                 Step::Effect => effect = Some(self.effect(&arrival)),
                 Step::Header(name, value) => answer = answer.header(name, value),
                 Step::Status(code) => status = Some(code),
@@ -338,6 +348,9 @@ impl Service {
             }
         }
         if !says_its_effect && acts(&arrival.head.method) {
+            if self.refuses(&arrival) {
+                return Ok(ledger::refused());
+            }
             effect = Some(self.effect(&arrival));
         }
         let default = if effect.is_some() { StatusCode::CREATED } else { StatusCode::OK };

@@ -1,0 +1,310 @@
+//! What becomes of unknown outcomes whose service can be asked, on the in-memory store.
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)] // a test that cannot go on fails
+
+#[allow(dead_code, reason = "each test file uses its part")]
+mod common;
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use common::{LOST, PAY, id, intent, policy, replied, told};
+use hapax::{
+    Answer, AppliedOutcome, BackgroundOptions, Executed, Finding, Hapax, Operation, Options,
+    Prober, Probing, Question, Secrets, Verdict,
+};
+use hapax_core::{
+    EffectSecret, OnUnknown, OperationPolicy, OutcomeClass, ProblemKind, State, StoredResponse,
+};
+use hapax_store::{Inspect, Lookup, ManualClock, MemoryStore, StoreError};
+use parking_lot::Mutex;
+
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// A service that is asked, with what it is to say.
+struct Service {
+    says: Mutex<Verdict>,
+    closes: AtomicBool,
+    asked: AtomicUsize,
+    closed: Mutex<Vec<u32>>,
+    slow: Mutex<Duration>,
+}
+
+impl Service {
+    fn that_says(verdict: Verdict) -> Arc<Self> {
+        Arc::new(Self {
+            says: Mutex::new(verdict),
+            closes: AtomicBool::new(false),
+            asked: AtomicUsize::new(0),
+            closed: Mutex::default(),
+            slow: Mutex::default(),
+        })
+    }
+
+    fn asked(&self) -> usize {
+        self.asked.load(Ordering::SeqCst)
+    }
+}
+
+impl Prober for Service {
+    fn probe(&self, _: Question) -> Probing<'_> {
+        self.asked.fetch_add(1, Ordering::SeqCst);
+        let (verdict, slow) = (self.says.lock().clone(), *self.slow.lock());
+        Box::pin(async move {
+            tokio::time::sleep(slow).await;
+            Finding { verdict, seen: "GET answered".to_owned() }
+        })
+    }
+
+    fn closes(&self) -> bool {
+        self.closes.load(Ordering::SeqCst)
+    }
+
+    fn close(&self, question: Question) -> Probing<'_> {
+        self.closed.lock().push(question.attempt.number());
+        let verdict = Verdict::NotApplied;
+        Box::pin(async move { Finding { verdict, seen: "POST closed it".to_owned() } })
+    }
+}
+
+struct World {
+    hapax: Hapax,
+    store: MemoryStore,
+    clock: Arc<ManualClock>,
+    operation: Arc<Operation>,
+    effects: Arc<AtomicUsize>,
+}
+
+fn probed() -> OperationPolicy {
+    OperationPolicy { on_unknown: OnUnknown::Probe, ..policy() }
+}
+
+async fn world(policy: OperationPolicy, service: &Arc<Service>) -> World {
+    let clock = Arc::new(ManualClock::new());
+    let store = MemoryStore::new(clock.clone());
+    let secrets = Secrets::single(EffectSecret::from_bytes([7; 32]));
+    let hapax = Hapax::new(Arc::new(store.clone()), secrets, Options::default());
+    let operation = hapax.register(policy).await.unwrap();
+    hapax.probe_with(&operation, Arc::clone(service) as Arc<dyn Prober>);
+    World { hapax, store, clock, operation, effects: Arc::default() }
+}
+
+impl World {
+    async fn pay(&self, ended: Executed<&'static str>) -> Answer<&'static str> {
+        let intent = intent(self.operation.name(), PAY);
+        let fingerprint = self.operation.fingerprint(&intent).unwrap();
+        let effects = Arc::clone(&self.effects);
+        let execute = move |_| {
+            effects.fetch_add(1, Ordering::SeqCst);
+            async move { ended }
+        };
+        self.hapax.run(&self.operation, id(&self.operation), fingerprint, intent, execute).await
+    }
+
+    /// The first attempt, whose answer is lost.
+    async fn lose(&self) {
+        assert_eq!(told(self.pay(LOST).await), (ProblemKind::OutcomeUnknown, 409, 5));
+    }
+
+    fn effects(&self) -> usize {
+        self.effects.load(Ordering::SeqCst)
+    }
+
+    async fn state(&self) -> State {
+        let found = self.store.find(id(&self.operation)).await.unwrap().unwrap();
+        found.record.state(found.now)
+    }
+
+    async fn words(&self) -> Vec<String> {
+        let found = self.store.find(id(&self.operation)).await.unwrap().unwrap();
+        let history = self.store.history(found.record.claim).await.unwrap();
+        history.into_iter().map(|entry| entry.what).collect()
+    }
+
+    async fn until(&self, state: State) {
+        for _ in 0..2000 {
+            if self.state().await == state {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        panic!("it is {:?}, not {state:?}", self.state().await);
+    }
+
+    fn in_the_background(&self) {
+        let ms = Duration::from_millis;
+        self.hapax.start_background(BackgroundOptions {
+            reconcile: ms(5),
+            probe_pause: (ms(5), ms(20)),
+            ..BackgroundOptions::default()
+        });
+    }
+}
+
+fn applied() -> Verdict {
+    let body = Bytes::from_static(b"{\"id\":7}");
+    let response = Some(StoredResponse { status: 201, headers: Vec::new(), body });
+    Verdict::Applied(AppliedOutcome { class: OutcomeClass::Succeeded, status: 201, response })
+}
+
+#[tokio::test]
+async fn a_retry_gets_the_outcome_that_the_service_knows() {
+    let service = Service::that_says(applied());
+    let world = world(probed(), &service).await;
+    world.lose().await;
+    for _ in 0..2 {
+        let Answer::Replayed { response, .. } = world.pay(replied(200, "again")).await else {
+            panic!("not replayed");
+        };
+        assert_eq!((response.status, &response.body[..]), (201, &b"{\"id\":7}"[..]));
+    }
+    assert_eq!((world.effects(), service.asked()), (1, 1));
+    assert_eq!(world.words().await, ["uncertain", "judged-applied"]);
+}
+
+#[tokio::test]
+async fn what_is_not_there_yet_is_executed_again_only_where_the_service_collapses() {
+    let service = Service::that_says(Verdict::NotSeenYet);
+    let held = world(probed(), &service).await;
+    held.lose().await;
+    assert_eq!(told(held.pay(replied(200, "again")).await).0, ProblemKind::OutcomeUnknown);
+    assert_eq!(held.effects(), 1);
+    let hour = Some(Duration::from_secs(3600));
+    let collapsing = world(OperationPolicy { collapse_for: hour, ..probed() }, &service).await;
+    collapsing.lose().await;
+    let again = collapsing.pay(replied(200, "again")).await;
+    assert!(matches!(again, Answer::First { live: "again", .. }), "{again:?}");
+    assert_eq!(collapsing.effects(), 2);
+    assert_eq!(collapsing.words().await, ["uncertain", "superseded", "resent"]);
+}
+
+#[tokio::test]
+async fn a_service_that_cannot_be_asked_permits_nothing() {
+    let service = Service::that_says(Verdict::Unknown);
+    let hour = Some(Duration::from_secs(3600));
+    let world = world(OperationPolicy { collapse_for: hour, ..probed() }, &service).await;
+    world.lose().await;
+    assert_eq!(told(world.pay(replied(200, "again")).await).0, ProblemKind::OutcomeUnknown);
+    assert_eq!((world.effects(), world.state().await), (1, State::Uncertain));
+}
+
+#[tokio::test]
+async fn many_retries_ask_once() {
+    let service = Service::that_says(applied());
+    let world = Arc::new(world(probed(), &service).await);
+    world.lose().await;
+    *service.slow.lock() = Duration::from_millis(100);
+    let retries = (0..16).map(|_| {
+        let world = Arc::clone(&world);
+        tokio::spawn(async move { world.pay(replied(200, "again")).await })
+    });
+    for retry in retries.collect::<Vec<_>>() {
+        let answer = retry.await.unwrap();
+        assert!(matches!(answer, Answer::Replayed { .. }), "{answer:?}");
+    }
+    assert_eq!((world.effects(), service.asked()), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_retry_does_not_wait_for_a_slow_service_for_ever() {
+    let service = Service::that_says(applied());
+    let world = world(probed(), &service).await;
+    world.lose().await;
+    *service.slow.lock() = Duration::from_secs(3600);
+    let begun = tokio::time::Instant::now();
+    assert_eq!(told(world.pay(replied(200, "again")).await).0, ProblemKind::OutcomeUnknown);
+    assert!(begun.elapsed() <= Duration::from_secs(3), "{:?}", begun.elapsed());
+    *service.slow.lock() = Duration::ZERO;
+    let then = world.pay(replied(200, "again")).await;
+    assert!(matches!(then, Answer::Replayed { .. }), "what was given up leaves no trace: {then:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_makes_not_there_final_when_both_clocks_have_passed_it() {
+    let service = Service::that_says(Verdict::NotSeenYet);
+    let world = world(OperationPolicy { deadline: Some(DEADLINE), ..probed() }, &service).await;
+    world.lose().await;
+    let held = || async { told(world.pay(replied(200, "again")).await).0 };
+    assert_eq!(held().await, ProblemKind::OutcomeUnknown);
+    tokio::time::advance(DEADLINE).await;
+    assert_eq!(held().await, ProblemKind::OutcomeUnknown, "the store's clock has not passed it");
+    world.clock.advance(DEADLINE);
+    assert_eq!(held().await, ProblemKind::OutcomeUnknown, "nor has a lease more");
+    world.clock.advance(Duration::from_secs(30));
+    let again = world.pay(replied(201, "new")).await;
+    assert!(matches!(again, Answer::First { live: "new", .. }), "{again:?}");
+    assert_eq!(world.effects(), 2);
+    assert_eq!(world.words().await[1..], ["judged-not-applied"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_jumps_forward_does_not_make_not_there_final() {
+    let service = Service::that_says(Verdict::NotSeenYet);
+    let world = world(OperationPolicy { deadline: Some(DEADLINE), ..probed() }, &service).await;
+    world.lose().await;
+    world.clock.advance(Duration::from_secs(86_400));
+    for _ in 0..2 {
+        assert_eq!(told(world.pay(replied(200, "again")).await).0, ProblemKind::OutcomeUnknown);
+    }
+    assert_eq!(world.effects(), 1);
+}
+
+#[tokio::test]
+async fn a_closer_is_an_attempt_of_its_own_and_frees_the_key() {
+    let service = Service::that_says(Verdict::NotSeenYet);
+    service.closes.store(true, Ordering::SeqCst);
+    let world = world(probed(), &service).await;
+    world.lose().await;
+    let again = world.pay(replied(201, "new")).await;
+    assert!(matches!(again, Answer::First { live: "new", .. }), "{again:?}");
+    assert_eq!(*service.closed.lock(), [2]);
+    let found = world.store.find(id(&world.operation)).await.unwrap().unwrap();
+    assert_eq!((found.record.attempt.number(), world.effects()), (3, 2));
+    let words = ["uncertain", "superseded", "closing", "judged-not-applied"];
+    assert_eq!(world.words().await, words);
+}
+
+#[tokio::test]
+async fn the_background_finds_out_without_a_retry() {
+    let service = Service::that_says(Verdict::Unknown);
+    let world = world(probed(), &service).await;
+    world.lose().await;
+    world.in_the_background();
+    while service.asked() < 3 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        // The pause between two looks is on the store's clock.
+        world.clock.advance(Duration::from_millis(50));
+    }
+    assert_eq!(world.state().await, State::Uncertain, "asked in vain, it changes nothing");
+    *service.says.lock() = applied();
+    world.clock.advance(Duration::from_secs(1));
+    world.until(State::Succeeded).await;
+    assert_eq!(world.effects(), 1);
+    assert_eq!(world.words().await, ["uncertain", "probed-unknown", "judged-applied"]);
+    assert_eq!(world.hapax.shutdown(Duration::from_secs(5)).await, 0);
+}
+
+#[tokio::test]
+async fn a_failing_store_stops_nothing_for_good() {
+    let service = Service::that_says(applied());
+    let world = world(probed(), &service).await;
+    world.lose().await;
+    for _ in 0..20 {
+        world.store.fail_next(StoreError::Full);
+    }
+    world.in_the_background();
+    for _ in 0..2000 {
+        if world.state().await == State::Succeeded {
+            break;
+        }
+        // A hold that was not given back ends on the store's clock.
+        world.clock.advance(Duration::from_secs(1));
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!((world.state().await, world.effects()), (State::Succeeded, 1));
+}
