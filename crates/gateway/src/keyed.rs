@@ -5,13 +5,10 @@ use std::sync::Arc;
 use hapax::{
     Answer, Attempt, Ended, Executed, FirstOutcome,
     http::{
-        BrokenOff, KeyPlace, RequestIntent,
+        BrokenOff, KeyPlace, RequestIntent, authorized,
         body::{Buffered, read_bounded},
         body_invalid, body_key, check_compared,
-        headers::{
-            HAPAX_ATTEMPT, IDEMPOTENCY_KEY, ends_here, only, strip_look_alikes,
-            strip_ours_from_request,
-        },
+        headers::{HAPAX_ATTEMPT, IDEMPOTENCY_KEY, strip_look_alikes, strip_ours_from_request},
         key, key_missing, needed_content, read_reply, respond,
     },
 };
@@ -23,11 +20,10 @@ use tracing::{Instrument, info, info_span};
 
 use crate::{
     answer_body::AnswerBody,
+    authorize::Question,
     body::discard,
     causes::with_causes,
-    cors,
-    forwarded::{self, Caller},
-    headers,
+    cors, forwarded, headers,
     metric_definitions::UPSTREAM_FAILURES,
     passthrough,
     preference::Preference,
@@ -109,20 +105,6 @@ pub(crate) async fn refuse_unread(
     shared.presentation.refuse(problem, route.map(|route| &route.answers.status_codes))
 }
 
-/// 2. The scope; a request that does not say whose it is is refused, never put into a common one.
-pub(crate) fn scope(shared: &Shared, head: &Parts) -> Result<Scope, Problem> {
-    let Some(header) = &shared.scope_header else {
-        return Ok(Scope::single_tenant());
-    };
-    let line = only(&head.headers, header).filter(|_| !ends_here(&head.headers, header));
-    let line = line.filter(|_| Caller::scope_is_believed(head));
-    let scope = line.and_then(|line| Scope::principal(line.as_bytes().trim_ascii()).ok());
-    scope.ok_or_else(|| {
-        let detail = format!("The request needs exactly one {header} header saying whose it is.");
-        Problem::new(ProblemKind::ScopeMissing, detail)
-    })
-}
-
 /// A request that may go on.
 enum Prepared {
     Keyed(Box<Keyed>),
@@ -140,6 +122,8 @@ struct Keyed {
     fingerprint: Fingerprint,
     intent: RequestIntent,
     buffered: Buffered,
+    /// What is asked before the outcome of an earlier attempt is shown.
+    question: Option<Question>,
 }
 
 /// 1. to 4.: key, scope, body, fingerprint. Nothing is claimed before all of it is there.
@@ -159,11 +143,9 @@ async fn prepare(
         },
         KeyPlace::Body(_) => None,
     };
-    let mut scope = scope(shared, &head);
-    if key_in_head.is_some() || policy.key.required {
-        // Where the body may turn out to have no key, nothing is refused for want of a scope.
-        scope = Ok(scope?);
-    }
+    // Where the body may turn out to have no key, nothing is refused for want of a scope.
+    let is_keyed = key_in_head.is_some() || policy.key.required;
+    let early = if is_keyed { Some(shared.scopes.scope_after_refresh(&head).await?) } else { None };
     check_compared(&route.fields.compared, &head.headers)?;
     let buffered = read_bounded(body, shared.read_limits, &shared.budget)
         .await
@@ -187,12 +169,18 @@ async fn prepare(
             false => Ok(Prepared::Unkeyed { head: head.into(), read: Some(buffered) }),
         };
     };
-    let scope = scope?;
+    let scope = match early {
+        Some(scope) => scope,
+        None => shared.scopes.scope_after_refresh(&head).await?,
+    };
+    let question = route.authorizer.as_ref().map(|authorizer| {
+        authorizer.question(&head, shared.scopes.header(), &scope, operation.name())
+    });
     let intent = RequestIntent::new(operation.name(), &Arc::new(head), buffered.bytes());
     let intent = intent.with_content(content);
     let fingerprint = operation.fingerprint(&intent).map_err(|error| body_invalid(&error))?;
     let id = RecordId::new(&scope, operation.name(), &key);
-    Ok(Prepared::Keyed(Box::new(Keyed { id, scope, fingerprint, intent, buffered })))
+    Ok(Prepared::Keyed(Box::new(Keyed { id, scope, fingerprint, intent, buffered, question })))
 }
 
 /// The engine claims, decides, executes by [`forward`] and settles: 5. to 9. Then the reply, and
@@ -204,7 +192,7 @@ async fn run(
     keyed: Keyed,
     preference: Preference,
 ) -> (bool, Response<AnswerBody>) {
-    let Keyed { id, scope, fingerprint, intent, buffered } = keyed;
+    let Keyed { id, scope, fingerprint, intent, buffered, question } = keyed;
     let head = Arc::clone(intent.head());
     let (upstream, forwarded) = (upstream.clone(), route.clone());
     let operation = Arc::clone(&route.operation);
@@ -225,6 +213,14 @@ async fn run(
         answer = running => Some(answer),
         // It goes on by itself: it is claimed, and was begun in a task of its own.
         () = preference.answers_early(begun) => None,
+    };
+    // After every wait: what was allowed before it may be over.
+    let answer = match (answer, route.authorizer.as_ref().zip(question)) {
+        (Some(answer), Some((authorizer, question))) => {
+            let may_see = || async { authorizer.ask(&question, operation.name()).await };
+            Some(authorized(answer, may_see).await)
+        }
+        (answer, _) => answer,
     };
     let accepts = route.answers.accept || preference.respond_async;
     let is_live = matches!(answer, Some(Answer::First { .. }));

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod answer_body;
+mod authorize;
 pub mod body;
 mod causes;
 pub mod config;
@@ -21,6 +22,7 @@ mod operator;
 mod passthrough;
 mod preference;
 mod presenting;
+pub mod scope;
 pub mod server;
 mod shared;
 pub mod tls;

@@ -7,7 +7,7 @@ use http::{HeaderName, Uri};
 
 use super::{
     Answers, At, Cors, EffectSecretSource, HostPattern, Limits, Place, Problems, RoutePattern,
-    ScopeSource, StoreLocation,
+    ScopeSource, StoreLocation, operation::Choice,
 };
 use crate::{
     forwarded::Forwarding,
@@ -50,6 +50,8 @@ pub(super) struct ServiceDraft {
     pub(super) host: Option<Option<At<HostPattern>>>,
     pub(super) protocol: Option<At<Protocol>>,
     pub(super) tls: Option<At<UpstreamTlsConfig>>,
+    /// For operations that do not say it themselves.
+    pub(super) authorize: Option<Choice>,
 }
 
 impl ServiceDraft {
@@ -69,6 +71,7 @@ pub(super) struct OperationDraft {
     pub(super) routes: Vec<At<RoutePattern>>,
     pub(super) contract: BTreeMap<String, String>,
     pub(super) answers: Answers,
+    pub(super) authorize: Option<Choice>,
     /// Whether every value of its own was right. Otherwise holding them against each other would
     /// find what follows from that only.
     pub(super) sound: bool,
@@ -83,6 +86,7 @@ impl OperationDraft {
             routes: Vec::new(),
             contract: BTreeMap::new(),
             answers: Answers::default(),
+            authorize: None,
             sound: true,
         }
     }

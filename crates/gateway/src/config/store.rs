@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::{Fault, section::Value};
+use super::{Fault, SecretSource, section::Value};
 
 /// Where records live.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -58,42 +58,11 @@ pub enum EffectSecretSource {
 }
 
 pub(super) fn read_effect_secret(value: Value<'_>) -> Option<EffectSecretSource> {
-    const REMEDY: &str =
-        "write { file = \"/etc/hapax/effect.key\" } or { env = \"EFFECT_SECRET\" }";
-    if !value.is_table() {
-        value.wrong(Fault::new("a secret does not stand in the configuration itself", REMEDY));
-        return None;
-    }
-    let mut section = value.section("{ file = \"/etc/hapax/effect.key\" }")?;
-    let file = section.take("file");
-    let env = section.take("env");
-    let source = match (file, env) {
-        (Some(file), None) => {
-            let path = file.parse("a path", "/etc/hapax/effect.key", |text| match text {
-                "" => Err(Fault::new("the path is empty", REMEDY)),
-                _ => Ok(text.into()),
-            });
-            path.map(|path| EffectSecretSource::File(path.value))
-        }
-        (None, Some(env)) => {
-            let name = env.parse("a variable's name", "EFFECT_SECRET", |text| {
-                let wrong = text.is_empty() || text.contains(['=', '\0']);
-                let fault = || Fault::new("it is not the name of an environment variable", REMEDY);
-                if wrong { Err(fault()) } else { Ok(text.to_owned()) }
-            });
-            name.map(|name| EffectSecretSource::Env(name.value))
-        }
-        (Some(_), Some(_)) => {
-            section.wrong("it names a file and a variable", REMEDY);
-            None
-        }
-        (None, None) => {
-            section.wrong("it names neither a file nor a variable", REMEDY);
-            None
-        }
-    };
-    section.finish();
-    source
+    let source = SecretSource::read(value, "/etc/hapax/effect.key", "EFFECT_SECRET")?;
+    Some(match source {
+        SecretSource::File(path) => EffectSecretSource::File(path),
+        SecretSource::Env(name) => EffectSecretSource::Env(name),
+    })
 }
 
 #[cfg(test)]

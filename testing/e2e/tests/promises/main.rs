@@ -11,13 +11,17 @@
 )]
 
 mod answers;
+mod api_keys;
 mod asynchronous;
+mod authorization;
 mod bodies;
 mod body_keys;
 mod browsers;
+mod certificates;
 mod codings;
 mod copies;
 mod crashes;
+mod credentials;
 mod documents;
 mod expiry;
 mod forms;
@@ -35,6 +39,7 @@ mod shutdown;
 mod start;
 mod store;
 mod tenants;
+mod tokens;
 mod told;
 mod transport;
 mod unkeyed;

@@ -1,6 +1,7 @@
 //! The `[[operation]]` tables.
 
 mod answers;
+mod authorize;
 mod fingerprint;
 mod key;
 mod outcome;
@@ -9,6 +10,10 @@ mod times;
 pub use answers::{Answers, Prefer};
 use hapax_core::{Kind, OperationName, OperationPolicy};
 use toml::de::DeValue;
+
+pub use authorize::Authorize;
+pub(super) use authorize::Choice;
+pub(super) use authorize::read as read_authorize;
 
 use super::{
     At, Fault, Place, RoutePattern,
@@ -20,11 +25,12 @@ use super::{
 };
 
 /// Settings of the whole design that this version does not have.
-const LATER: [&str; 5] = ["authorize", "cors", "probe", "reference", "store_down"];
+const LATER: [&str; 4] = ["cors", "probe", "reference", "store_down"];
 
 /// Settings that mean something only where there is a key.
-const OF_KEYED: [&str; 17] = [
+const OF_KEYED: [&str; 18] = [
     "admission",
+    "authorize",
     "collapse_for",
     "fingerprint",
     "in_flight",
@@ -181,6 +187,9 @@ fn read_keyed(section: &mut Section<'_>, draft: &mut OperationDraft) {
     if let Some(on_unknown) = section.take("on_unknown") {
         let on_unknown = on_unknown.parse("a word", "hold", words::on_unknown);
         draft.set("on_unknown", on_unknown, |policy, value| policy.on_unknown = value);
+    }
+    if let Some(authorize) = section.take("authorize") {
+        draft.authorize = authorize::read(authorize);
     }
     times::read(section, draft);
     if let Some(admission) = section.take("admission") {
