@@ -4,6 +4,7 @@
 mod demo;
 mod effect_secret;
 mod failure;
+mod keys;
 mod records;
 mod serve;
 
@@ -31,6 +32,9 @@ enum Command {
     /// Look at records, and settle those whose outcome is unknown.
     #[command(subcommand)]
     Records(records::Records),
+    /// Make entries for the file of API keys.
+    #[command(subcommand)]
+    Keys(keys::Keys),
 }
 
 fn main() -> ExitCode {
@@ -48,6 +52,7 @@ fn main() -> ExitCode {
             Command::Serve(args) => serve::run(*args).await,
             Command::Demo(args) => demo::run(*args).await,
             Command::Records(command) => records::run(command).await,
+            Command::Keys(command) => keys::run(command),
         }
     });
     // What still runs was given its time; a store thread in a stuck system call must not keep us.

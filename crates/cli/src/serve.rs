@@ -12,7 +12,7 @@ use clap::Args;
 use hapax::{BackgroundOptions, Hapax, Options};
 use hapax_gateway::{
     Gateway, Operator,
-    config::{Config, Environment, Flags, ScopeSource, Service, StoreLocation},
+    config::{Config, Environment, Flags, Service, StoreLocation},
     metric_definitions::RELOADS,
     server::{ServerLimits, serve_tls},
     tls::{Certificates, ServerTls, ServerTlsConfig, TlsError},
@@ -236,10 +236,7 @@ fn banner(config: &Config, database: &Path) -> Vec<String> {
         let host = service.host.as_ref().map(ToString::to_string).unwrap_or_default();
         lines.push(format!("upstream {} for {host}{}", service.origin(), service.prefix));
     }
-    lines.push(match &config.scope {
-        ScopeSource::SingleTenant => "scope single tenant".to_owned(),
-        ScopeSource::Header(name) => format!("scope from the header {name}"),
-    });
+    lines.push(format!("scope {}", config.scope));
     lines.extend(config.describe());
     lines
 }

@@ -58,11 +58,13 @@ pub enum ProblemKind {
     ScopeMissing,
     /// No such operation is known to the caller's scope.
     OperationUnknown,
+    /// Whose the request is cannot be found out now.
+    ScopeUnavailable,
 }
 
 impl ProblemKind {
     /// Every kind, for documentation and tests.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 26] = [
         Self::KeyMissing,
         Self::KeyInvalid,
         Self::PathUnclear,
@@ -88,6 +90,7 @@ impl ProblemKind {
         Self::Draining,
         Self::ScopeMissing,
         Self::OperationUnknown,
+        Self::ScopeUnavailable,
     ];
 
     const fn row(self) -> (&'static str, u16, &'static str) {
@@ -135,6 +138,9 @@ impl ProblemKind {
             Self::Draining => ("draining", 503, "Nothing was executed: shutting down"),
             Self::ScopeMissing => ("scope-missing", 401, "The request does not say whose it is"),
             Self::OperationUnknown => ("operation-unknown", 404, "No such operation is known here"),
+            Self::ScopeUnavailable => {
+                ("scope-unavailable", 503, "Whose the request is cannot be found out now")
+            }
         }
     }
 
@@ -171,6 +177,7 @@ impl ProblemKind {
             | Self::UpstreamUnreachable
             | Self::HandlerFailed
             | Self::AuthorizationUnavailable
+            | Self::ScopeUnavailable
             | Self::Overloaded
             | Self::Draining => Retry::Same,
             Self::KeyMissing
@@ -240,13 +247,15 @@ pub struct Problem {
     pub retry_after: Option<Duration>,
     /// What it says of the effect id, for `Hapax-Outcome`.
     pub says: Option<&'static str>,
+    /// How a caller is asked to prove who it is, for `WWW-Authenticate` (RFC 9110, section 11.6.1).
+    pub challenge: Option<Cow<'static, str>>,
 }
 
 impl Problem {
     /// A problem with its usual status.
     pub fn new(kind: ProblemKind, detail: impl Into<Cow<'static, str>>) -> Self {
         let (status, says) = (kind.status(), kind.says());
-        Self { kind, status, detail: detail.into(), retry_after: None, says }
+        Self { kind, status, detail: detail.into(), retry_after: None, says, challenge: None }
     }
 
     /// With a `Retry-After`, in whole seconds, at least one.
@@ -260,6 +269,13 @@ impl Problem {
     #[must_use]
     pub const fn not_applied(mut self) -> Self {
         self.says = Some("not-applied");
+        self
+    }
+
+    /// Asking the caller to prove who it is.
+    #[must_use]
+    pub fn challenging(mut self, challenge: impl Into<Cow<'static, str>>) -> Self {
+        self.challenge = Some(challenge.into());
         self
     }
 

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use hapax::{
     Answer, Attempt, Ended, Executed, FirstOutcome, Sent,
     http::{
-        BrokenOff, KeyPlace, RequestIntent,
+        BrokenOff, KeyPlace, RequestIntent, authorized,
         body::{Buffered, read_bounded},
         body_invalid, body_key, check_compared,
         headers::{
-            HAPAX_ATTEMPT, HAPAX_DEADLINE, IDEMPOTENCY_KEY, ends_here, only, strip_look_alikes,
+            HAPAX_ATTEMPT, HAPAX_DEADLINE, IDEMPOTENCY_KEY, strip_look_alikes,
             strip_ours_from_request,
         },
         key, key_missing, moment, needed_content, read_reply, respond,
@@ -23,11 +23,10 @@ use tracing::{Instrument, info, info_span};
 
 use crate::{
     answer_body::AnswerBody,
+    authorize::Question,
     body::discard,
     causes::with_causes,
-    cors,
-    forwarded::{self, Caller},
-    headers,
+    cors, forwarded, headers,
     metric_definitions::UPSTREAM_FAILURES,
     outage::Passing,
     passthrough,
@@ -111,20 +110,6 @@ pub(crate) async fn refuse_unread(
     shared.presentation.refuse(problem, route.map(|route| &route.answers.status_codes))
 }
 
-/// 2. The scope; a request that does not say whose it is is refused, never put into a common one.
-pub(crate) fn scope(shared: &Shared, head: &Parts) -> Result<Scope, Problem> {
-    let Some(header) = &shared.scope_header else {
-        return Ok(Scope::single_tenant());
-    };
-    let line = only(&head.headers, header).filter(|_| !ends_here(&head.headers, header));
-    let line = line.filter(|_| Caller::scope_is_believed(head));
-    let scope = line.and_then(|line| Scope::principal(line.as_bytes().trim_ascii()).ok());
-    scope.ok_or_else(|| {
-        let detail = format!("The request needs exactly one {header} header saying whose it is.");
-        Problem::new(ProblemKind::ScopeMissing, detail)
-    })
-}
-
 /// A request that may go on.
 enum Prepared {
     Keyed(Box<Keyed>),
@@ -142,6 +127,8 @@ struct Keyed {
     fingerprint: Fingerprint,
     intent: RequestIntent,
     buffered: Buffered,
+    /// What is asked before the outcome of an earlier attempt is shown.
+    question: Option<Question>,
 }
 
 /// 1. to 4.: key, scope, body, fingerprint. Nothing is claimed before all of it is there.
@@ -161,11 +148,9 @@ async fn prepare(
         },
         KeyPlace::Body(_) => None,
     };
-    let mut scope = scope(shared, &head);
-    if key_in_head.is_some() || policy.key.required {
-        // Where the body may turn out to have no key, nothing is refused for want of a scope.
-        scope = Ok(scope?);
-    }
+    // Where the body may turn out to have no key, nothing is refused for want of a scope.
+    let is_keyed = key_in_head.is_some() || policy.key.required;
+    let early = if is_keyed { Some(shared.scopes.scope_after_refresh(&head).await?) } else { None };
     check_compared(&route.fields.compared, &head.headers)?;
     let buffered = read_bounded(body, shared.read_limits, &shared.budget)
         .await
@@ -189,12 +174,18 @@ async fn prepare(
             false => Ok(Prepared::Unkeyed { head: head.into(), read: Some(buffered) }),
         };
     };
-    let scope = scope?;
+    let scope = match early {
+        Some(scope) => scope,
+        None => shared.scopes.scope_after_refresh(&head).await?,
+    };
+    let question = route.authorizer.as_ref().map(|authorizer| {
+        authorizer.question(&head, shared.scopes.header(), &scope, operation.name())
+    });
     let intent = RequestIntent::new(operation.name(), &Arc::new(head), buffered.bytes());
     let intent = intent.with_content(content);
     let fingerprint = operation.fingerprint(&intent).map_err(|error| body_invalid(&error))?;
     let id = RecordId::new(&scope, operation.name(), &key);
-    Ok(Prepared::Keyed(Box::new(Keyed { id, scope, fingerprint, intent, buffered })))
+    Ok(Prepared::Keyed(Box::new(Keyed { id, scope, fingerprint, intent, buffered, question })))
 }
 
 /// The engine claims, decides, executes by [`forward`] and settles: 5. to 9. Then the reply, and
@@ -206,7 +197,7 @@ async fn run(
     keyed: Keyed,
     preference: Preference,
 ) -> (bool, Response<AnswerBody>) {
-    let Keyed { id, scope, fingerprint, intent, buffered } = keyed;
+    let Keyed { id, scope, fingerprint, intent, buffered, question } = keyed;
     let head = Arc::clone(intent.head());
     let operation = Arc::clone(&route.operation);
     let buffered = Arc::new(buffered);
@@ -218,10 +209,11 @@ async fn run(
         head: Arc::clone(&head),
         buffered: Arc::clone(&buffered),
     });
+    let may_see = MaySee { route, question };
     if let Some(without_record) = &without_record
         && let Some(passed) = without_record.at_once().await
     {
-        return present_passed(shared, route, id, &scope, passed);
+        return present_passed(shared, route, id, &scope, may_see, passed).await;
     }
     let (upstream, forwarded) = (upstream.clone(), route.clone());
     let (begins, begun) = oneshot::channel();
@@ -246,8 +238,13 @@ async fn run(
         && problem.kind == ProblemKind::StoreUnavailable
     {
         let passed = without_record.pass().await;
-        return present_passed(shared, route, id, &scope, passed);
+        return present_passed(shared, route, id, &scope, may_see, passed).await;
     }
+    // After every wait: what was allowed before it may be over.
+    let answer = match answer {
+        Some(answer) => Some(authorized(answer, || may_see.ask()).await),
+        None => None,
+    };
     let accepts = route.answers.accept || preference.respond_async;
     let is_live = matches!(answer, Some(Answer::First { .. }));
     let mut response = match answer {
@@ -262,19 +259,41 @@ async fn run(
     (is_live, response)
 }
 
+/// Whether the caller may see what an earlier attempt came to.
+struct MaySee<'a> {
+    route: &'a Route,
+    question: Option<Question>,
+}
+
+impl MaySee<'_> {
+    async fn ask(&self) -> Result<(), Problem> {
+        match (&self.route.authorizer, &self.question) {
+            (Some(authorizer), Some(question)) => {
+                authorizer.ask(question, self.route.operation.name()).await
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 /// The reply to a request that did not take the usual way.
-fn present_passed(
+async fn present_passed(
     shared: &Shared,
     route: &Route,
     id: RecordId,
     scope: &Scope,
+    may_see: MaySee<'_>,
     passed: Passed,
 ) -> (bool, Response<AnswerBody>) {
-    match passed {
-        Passed::Live(response) => (true, response),
-        Passed::Kept(response) => (false, response),
-        Passed::Known(answer) => (false, present(shared, route, id, scope, answer)),
-    }
+    let answer = match passed {
+        Passed::Live(response) => return (true, response),
+        Passed::Kept(response) => match may_see.ask().await {
+            Ok(()) => return (false, response),
+            Err(problem) => Answer::Problem(problem),
+        },
+        Passed::Known(answer) => authorized(answer, || may_see.ask()).await,
+    };
+    (false, present(shared, route, id, scope, answer))
 }
 
 /// 9. The reply; where it settles nothing it says where the status is.

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod answer_body;
+mod authorize;
 pub mod body;
 mod causes;
 pub mod config;
@@ -23,6 +24,7 @@ mod passthrough;
 mod preference;
 mod presenting;
 mod probe;
+pub mod scope;
 pub mod server;
 mod shared;
 mod spool;

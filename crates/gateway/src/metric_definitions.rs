@@ -30,6 +30,20 @@ pub const TLS_RELOADS: &str = "hapax_tls_reloads_total";
 /// The time until a certificate expires that we show, by `of`: `callers`, `operator`, or `services`
 /// for the first of those that are shown to services. Negative when it is over.
 pub const TLS_EXPIRY_SECONDS: &str = "hapax_tls_certificate_expiry_seconds";
+/// Keyed requests whose owner is not known, by the `source` that was to tell it and the `reason`.
+pub const SCOPE_REFUSED: &str = "hapax_scope_refused_total";
+/// Keys that callers are known by, read or fetched again after the start, by their `source`
+/// (`jwks_file`, `jwks_url`, `api_keys`) and the `result`, `ok` or `failed`. For `jwks_url` the
+/// fetch at the start is counted too.
+pub const SCOPE_KEYS_LOADED: &str = "hapax_scope_keys_loaded_total";
+/// The age of the key set behind `jwks_url`, in seconds, as of the last time it was asked for: 0
+/// while fetching succeeds.
+pub const SCOPE_KEYS_AGE: &str = "hapax_scope_keys_age_seconds";
+/// Questions whether a caller may see what an earlier attempt came to, by `operation` and `result`:
+/// `allowed`, `forbidden` or `unavailable`.
+pub const AUTHORIZATIONS: &str = "hapax_authorizations_total";
+/// The time such a question took, its wait for others included, by `operation`.
+pub const AUTHORIZATION_SECONDS: &str = "hapax_authorization_seconds";
 
 /// Attempts to put another configuration in place, by `result`: `applied` or `refused`.
 pub const RELOADS: &str = "hapax_config_reloads_total";
@@ -57,4 +71,9 @@ pub fn describe() {
     describe_counter!(UNPROTECTED, "Requests that ran without a record while the store was down");
     describe_gauge!(UNPROTECTED_PENDING, "Requests without a record that were not brought in yet");
     describe_counter!(UNPROTECTED_BROUGHT_IN, "Requests without a record that were brought in");
+    describe_counter!(SCOPE_REFUSED, "Keyed requests whose owner is not known");
+    describe_counter!(SCOPE_KEYS_LOADED, "Keys that callers are known by, read again");
+    describe_gauge!(SCOPE_KEYS_AGE, Unit::Seconds, "Age of the key set behind jwks_url");
+    describe_counter!(AUTHORIZATIONS, "Questions whether a caller may see an earlier outcome");
+    describe_histogram!(AUTHORIZATION_SECONDS, Unit::Seconds, "Time such a question took");
 }

@@ -1,6 +1,6 @@
 //! What requests share, and what a keyed operation is to them.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use hapax::{
     Hapax, Operation,
@@ -10,7 +10,7 @@ use hapax::{
         headers::{IDEMPOTENCY_KEY, strip_look_alikes},
     },
 };
-use hapax_core::{KeySource, Kind, Mode, Problem, ProblemKind, StoreDown};
+use hapax_core::{KeySource, Kind, Mode, OperationName, Problem, ProblemKind, StoreDown};
 use hapax_store::StoreError;
 use http::{
     HeaderName,
@@ -20,13 +20,15 @@ use http::{
 use thiserror::Error;
 
 use crate::{
-    config::{self, Answers, Config, ScopeSource, StoreLocation, host},
+    authorize::Authorizer,
+    config::{self, Answers, Config, StoreLocation, host},
     cors::{Cors, Preflight},
     forwarded::Caller,
     observe::Observer,
     outage::{Outage, OutageError},
     presenting::Presentation,
     probe::{AuthorizationError, HttpProber},
+    scope::{ScopeSourceError, Scopes},
     tls::UpstreamTls,
     tunnel::Tunnels,
     upstream::{BaseError, Upstream, UpstreamConfig},
@@ -36,7 +38,7 @@ use crate::{
 /// What all requests share.
 pub(crate) struct Shared {
     pub(crate) hapax: Hapax,
-    pub(crate) scope_header: Option<HeaderName>,
+    pub(crate) scopes: Arc<Scopes>,
     pub(crate) read_limits: ReadLimits,
     pub(crate) budget: BufferBudget,
     pub(crate) observer: Observer,
@@ -67,11 +69,13 @@ pub(crate) enum Routed<'a> {
 }
 
 /// A keyed operation, ready to be run.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Route {
     pub(crate) operation: Arc<Operation>,
     pub(crate) answers: Answers,
     pub(crate) fields: FieldNames,
+    /// Who is asked before the outcome of an earlier attempt is shown.
+    pub(crate) authorizer: Option<Arc<Authorizer>>,
     /// The fields that decide something: what a service may take for one of them is not passed on.
     pub(crate) look_alikes: Arc<[HeaderName]>,
 }
@@ -98,16 +102,19 @@ impl Shared {
                 .map_err(|error| GatewayError::Upstream { upstream: service.origin(), error })
         };
         let upstreams = config.services.iter().map(upstream).collect::<Result<Vec<_>, _>>()?;
-        let scope_header = match &config.scope {
-            ScopeSource::SingleTenant => None,
-            ScopeSource::Header(name) => Some(name.clone()),
+        let scopes = match before.filter(|before| before.scopes_serve(&config)) {
+            Some(before) => Arc::clone(&before.scopes),
+            None => Arc::new(Scopes::new(&config.scope, config.limits.connect).await?),
         };
+        let mut authorizers =
+            Authorizers { connect_timeout: config.limits.connect, all: Vec::new() };
         let (mut routes, mut probers) = (HashMap::new(), Vec::new());
         for configured in &config.operations {
             if configured.policy.kind == Kind::Keyed {
                 let operation = hapax.register(configured.policy.clone()).await?;
+                let authorizer = authorizers.of(configured)?;
                 let answers = configured.answers.clone();
-                let route = Route::new(operation, answers, scope_header.as_ref())?;
+                let route = Route::new(operation, answers, scopes.header(), authorizer)?;
                 if let Some(probe) = &configured.probe
                     && let Some(upstream) = target_of(&config, &upstreams, configured)
                 {
@@ -140,7 +147,7 @@ impl Shared {
             presentation,
             outage,
             hapax,
-            scope_header,
+            scopes,
             read_limits: ReadLimits {
                 max_bytes: config.limits.request_body,
                 max_decoded: config.limits.decoded_body,
@@ -167,7 +174,7 @@ impl Shared {
     /// and of whose it is.
     pub(crate) fn receive(&self, head: &mut Parts) {
         self.config.forwarding.receive(head, self.only_observes);
-        if let Some(scope) = &self.scope_header
+        if let Some(scope) = self.scopes.trusted_header()
             && !self.only_observes
             && !Caller::scope_is_believed(head)
         {
@@ -178,7 +185,9 @@ impl Shared {
 
     /// What is shown to services, and renewed when its files change.
     pub(crate) fn upstream_tls(&self) -> impl Iterator<Item = &UpstreamTls> {
-        self.upstreams.iter().filter_map(Upstream::tls)
+        let authorizers = self.routes.values().filter_map(|route| route.authorizer.as_deref());
+        let asked = authorizers.map(Authorizer::upstream).chain(self.scopes.upstream());
+        self.upstreams.iter().chain(asked).filter_map(Upstream::tls)
     }
 
     /// The service of a request, and what it is there; `None` where no service takes its host and
@@ -211,6 +220,12 @@ impl Shared {
         Some(found.1)
     }
 
+    /// Whether callers are found out in the same way under another configuration, by what is kept
+    /// up to date anyway.
+    fn scopes_serve(&self, config: &Config) -> bool {
+        self.config.scope == config.scope && self.scopes.is_kept_up_to_date()
+    }
+
     /// The field in which requests carry their id; none where nothing is changed.
     pub(crate) fn request_id(&self) -> Option<&HeaderName> {
         self.config.request_id.as_ref().filter(|_| !self.only_observes)
@@ -224,6 +239,19 @@ impl Shared {
     /// The keyed operations that are enforced.
     pub(crate) fn keyed(&self) -> impl Iterator<Item = &Route> {
         self.routes.values().filter(|route| route.enforces())
+    }
+
+    /// Those who are asked before an outcome of this operation is shown: several where its services
+    /// differ in that.
+    pub(crate) fn authorizers_of(&self, operation: &OperationName) -> Vec<&Arc<Authorizer>> {
+        let mut all: Vec<&Arc<Authorizer>> = Vec::new();
+        let routes = self.keyed().filter(|route| route.operation.name() == operation);
+        for authorizer in routes.filter_map(|route| route.authorizer.as_ref()) {
+            if !all.iter().any(|known| Arc::ptr_eq(known, authorizer)) {
+                all.push(authorizer);
+            }
+        }
+        all
     }
 
     /// The enforced operation that a preflight asks for, if it is for one.
@@ -272,6 +300,7 @@ impl Route {
         operation: Arc<Operation>,
         answers: Answers,
         scope: Option<&HeaderName>,
+        authorizer: Option<Arc<Authorizer>>,
     ) -> Result<Self, NotAHeader> {
         let fields = FieldNames::of(operation.policy())?;
         let look_alikes = [IDEMPOTENCY_KEY, CONTENT_TYPE, CONTENT_ENCODING]
@@ -279,7 +308,29 @@ impl Route {
             .chain(fields.key.header().cloned())
             .chain(scope.cloned())
             .chain(fields.compared.iter().cloned());
-        Ok(Self { look_alikes: look_alikes.collect(), fields, operation, answers })
+        Ok(Self { look_alikes: look_alikes.collect(), fields, operation, answers, authorizer })
+    }
+}
+
+/// Those who are asked before a replay: one for all operations that ask in the same way.
+struct Authorizers {
+    connect_timeout: Duration,
+    all: Vec<Arc<Authorizer>>,
+}
+
+impl Authorizers {
+    fn of(
+        &mut self,
+        operation: &config::Operation,
+    ) -> Result<Option<Arc<Authorizer>>, GatewayError> {
+        let Some(rules) = &operation.authorize else { return Ok(None) };
+        if let Some(known) = self.all.iter().find(|known| known.follows(rules)) {
+            return Ok(Some(Arc::clone(known)));
+        }
+        let authorizer = Authorizer::new(rules, self.connect_timeout)
+            .map_err(|error| GatewayError::Authorizer { url: rules.url.to_string(), error })?;
+        self.all.push(Arc::clone(&authorizer));
+        Ok(Some(authorizer))
     }
 }
 
@@ -295,6 +346,18 @@ pub enum GatewayError {
     Upstream {
         /// Its address.
         upstream: String,
+        /// What is wrong.
+        #[source]
+        error: BaseError,
+    },
+    /// Whose a request is cannot be found out as the configuration says.
+    #[error("whose a request is: {0}")]
+    Scope(#[from] ScopeSourceError),
+    /// Who is asked before a replay cannot be asked.
+    #[error("who is asked before a replay, at {url}, cannot be asked")]
+    Authorizer {
+        /// Where it is.
+        url: String,
         /// What is wrong.
         #[source]
         error: BaseError,

@@ -1,6 +1,7 @@
 //! The binary, run to its end.
 
 use std::{
+    io::Write,
     path::PathBuf,
     process::{Command, Stdio},
     sync::mpsc,
@@ -40,9 +41,24 @@ pub fn hapax<S: AsRef<str>>(args: impl IntoIterator<Item = S>) -> Ran {
     run(&mut command)
 }
 
+/// Runs `hapax` with arguments and this text as its standard input to its end.
+pub fn hapax_reading<S: AsRef<str>>(input: &str, args: impl IntoIterator<Item = S>) -> Ran {
+    // Short enough for a pipe, so that nobody waits.
+    let (reader, mut writer) = std::io::pipe().expect("a pipe");
+    writer.write_all(input.as_bytes()).expect("the pipe takes it");
+    drop(writer);
+    let mut command = Command::new(binary());
+    command.args(args.into_iter().map(|arg| arg.as_ref().to_owned()));
+    ended(command.stdin(reader))
+}
+
 /// Runs to the end, which has to come: a start that must fail and does not would run for ever.
 pub fn run(command: &mut Command) -> Ran {
-    let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    ended(command.stdin(Stdio::null()))
+}
+
+fn ended(command: &mut Command) -> Ran {
+    let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = command.spawn().expect("hapax runs");
     let id = child.id();
     let (sender, ended) = mpsc::channel();

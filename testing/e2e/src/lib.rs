@@ -24,13 +24,14 @@ mod proxy;
 mod raw;
 mod stage;
 mod tls;
+mod token;
 mod upstream;
 mod wait;
 
 pub use self::{
     answer::Answer,
     client::{Pending, Request, copies, fresh_key, start},
-    command::{Ran, hapax, run},
+    command::{Ran, hapax, hapax_reading, run},
     cutter::Cutter,
     gateway::{Gateway, ONE_SERVICE, Serve},
     process::Process,
@@ -38,6 +39,7 @@ pub use self::{
     raw::Connection,
     stage::Stage,
     tls::{Authority, Pair, TlsClient},
+    token::Issuer,
     upstream::{Arrival, Asked, Effect, Upstream, UpstreamKind},
     wait::{eventually, until},
 };

@@ -190,6 +190,15 @@ impl Upstream {
         lines(&self.dir.join("asked.jsonl"))
     }
 
+    /// What requests to `/NAME` get from now on that do not say it themselves (see
+    /// `e2e-upstream`).
+    pub fn script(&self, name: &str, script: &str) {
+        let path = self.dir.join("scripts").join(name);
+        let unfinished = path.with_extension("new");
+        fs::write(&unfinished, script).expect("the script is written");
+        fs::rename(&unfinished, &path).expect("the script is in place");
+    }
+
     /// All that arrived, in order.
     pub fn arrivals(&self) -> Vec<Arrival> {
         lines(&self.dir.join("arrivals.jsonl"))

@@ -28,9 +28,9 @@ pub(super) struct Which {
     /// The operation the key was used for [default: default].
     #[arg(long)]
     pub(super) operation: Option<String>,
-    /// Whose key it is.
+    /// Whose key it is; said once for each claim where several are the scope.
     #[arg(long, conflicts_with = "single_tenant")]
-    scope: Option<String>,
+    scope: Vec<String>,
     /// All callers are one tenant; the default without --scope.
     #[arg(long)]
     single_tenant: bool,
@@ -89,18 +89,19 @@ async fn with_step(reading: &Reading, wanted: EffectId) -> Result<Option<Listed>
 async fn by_key(reading: &Reading, which: &Which, text: &str) -> Result<Listed, Failure> {
     let key = parse_key(text)
         .map_err(|error| Failure::start(format!("no gateway takes such a --key: {error}")))?;
-    let scope = match &which.scope {
-        Some(scope) => Scope::principal(scope.as_bytes()).map_err(Failure::start)?,
-        None => Scope::single_tenant(),
+    let scope = match &which.scope[..] {
+        [] => Scope::single_tenant(),
+        names => Scope::names(names).map_err(Failure::start)?,
     };
     let operation = which.operation.as_deref().unwrap_or("default");
     let operation = OperationName::new(operation).map_err(Failure::start)?;
     if let Some(listed) = at(reading, &scope, &operation, &key).await? {
         return Ok(listed);
     }
-    let of_scope = match &which.scope {
-        Some(scope) => format!("scope {scope:?}"),
-        None => "the single tenant".to_owned(),
+    let of_scope = match &which.scope[..] {
+        [] => "the single tenant".to_owned(),
+        [scope] => format!("scope {scope:?}"),
+        names => format!("scope {names:?}"),
     };
     let what = format!("no record of this key for operation {operation} and {of_scope}");
     let mut failure = reading.nothing(&what);
@@ -147,10 +148,9 @@ async fn hints(
             hints.push(format!("it has one for another operation: say --operation {other}"));
         }
     }
-    if let (Some(ScopeSource::Header(header)), None) =
-        (configured.map(|config| &config.scope), &which.scope)
-    {
-        hints.push(format!("scopes are taken from the header {header}: say --scope"));
+    let source = configured.map(|config| &config.scope).filter(|_| which.scope.is_empty());
+    if let Some(source) = source.filter(|source| **source != ScopeSource::SingleTenant) {
+        hints.push(format!("scopes are taken {source}: say --scope"));
     }
     hints.push(operations_text(&operations));
     Ok(hints)

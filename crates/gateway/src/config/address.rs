@@ -1,10 +1,18 @@
 //! Addresses: where we listen, and what is behind us.
 
-use std::{net::SocketAddr, str::FromStr};
+use std::{
+    fmt,
+    net::{IpAddr, SocketAddr},
+    str::FromStr,
+};
 
-use http::{Uri, uri::Scheme};
+use http::{
+    Uri,
+    uri::{PathAndQuery, Scheme},
+};
 
 use super::{Fault, suggest::shown};
+use crate::tls::UpstreamTlsConfig;
 
 /// Reads an IP address and a port.
 pub(super) fn listen(text: &str) -> Result<SocketAddr, Fault> {
@@ -72,6 +80,65 @@ pub(super) fn upstream(text: &str) -> Result<Uri, Fault> {
     Uri::from_str(&origin).or_else(|_| wrong("it is not a URL"))
 }
 
+/// A URL that hapax itself asks: a service, and the target there.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Endpoint {
+    /// `http://host:port` or `https://host:port`, and nothing more.
+    pub origin: Uri,
+    /// Path and query.
+    pub target: PathAndQuery,
+    /// How it is checked over TLS.
+    pub tls: UpstreamTlsConfig,
+}
+
+impl fmt::Display for Endpoint {
+    // A query may hold a secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", origin(&self.origin), self.target.path())
+    }
+}
+
+/// Reads the URL of a key set. Who can change what comes back can make any token right, so plain
+/// HTTP has to be said, but on this machine.
+pub(super) fn key_set(text: &str, allow_http: bool) -> Result<Endpoint, Fault> {
+    let endpoint = endpoint(text, "https://issuer.example/jwks.json")?;
+    let host = endpoint.origin.host().unwrap_or_default().trim_matches(['[', ']']);
+    let has_tls = endpoint.origin.scheme() == Some(&Scheme::HTTPS);
+    let is_local = has_tls
+        || host == "localhost"
+        || host.parse().is_ok_and(|address: IpAddr| address.is_loopback());
+    if !is_local && !allow_http {
+        return Err(Fault::new(
+            "whoever is on the way could put keys of its own into a key set that comes without TLS",
+            "write https://; on a network you trust, add allow_http = true",
+        ));
+    }
+    Ok(endpoint)
+}
+
+/// Reads a URL that hapax asks. It is never repeated: somebody may have put a password into it.
+pub(super) fn endpoint(text: &str, example: &str) -> Result<Endpoint, Fault> {
+    let wrong = |what: &str| Err(Fault::new(what, format!("write a URL, such as {example:?}")));
+    let Ok(uri) = Uri::from_str(text) else { return wrong("it is not a URL") };
+    let Some(authority) = uri.authority() else { return wrong("it has no host") };
+    if authority.as_str().contains('@') {
+        return Err(Fault::new(
+            "it holds credentials, which hapax does not send",
+            "remove what is before the @",
+        ));
+    }
+    if text.contains('#') {
+        return Err(Fault::new("it has a fragment, which is never sent", "end it before the #"));
+    }
+    let bare = format!("{}://{authority}", uri.scheme_str().unwrap_or_default());
+    let origin = upstream(&bare).map_err(|Fault { what, .. }| {
+        Fault::new(what, format!("write a URL, such as {example:?}"))
+    })?;
+    let target = uri.path_and_query().cloned();
+    let target = target.unwrap_or_else(|| PathAndQuery::from_static("/"));
+    Ok(Endpoint { origin, target, tls: UpstreamTlsConfig::default() })
+}
+
 /// The origin of an upstream as records remember it: `http://host:port` or `https://host:port`.
 pub(super) fn origin(upstream: &Uri) -> String {
     let scheme = upstream.scheme_str().unwrap_or("http");
@@ -117,6 +184,45 @@ mod tests {
             let fault = upstream(text).unwrap_err();
             assert_eq!(fault.what, what, "{text}");
             assert!(!fault.to_string().contains("hunter2"));
+        }
+    }
+
+    #[test]
+    fn what_is_asked_is_a_service_and_a_target() {
+        let read = |text: &str| endpoint(text, "http://a/b");
+        let asked = read("http://Auth.Internal:80/allow?kind=replay").expect("a URL");
+        assert_eq!(origin(&asked.origin), "http://auth.internal");
+        assert_eq!(asked.target, "/allow?kind=replay");
+        assert_eq!(asked.to_string(), "http://auth.internal/allow", "without the query");
+        assert_eq!(read("http://a:1").expect("a URL").target, "/");
+        let over_tls = read("https://auth.internal:443/allow").expect("a URL");
+        assert_eq!(over_tls.to_string(), "https://auth.internal/allow");
+        for (text, what) in [
+            ("", "it is not a URL"),
+            ("/allow", "it has no host"),
+            ("ftp://a/b", "it is not an http:// or https:// URL"),
+            ("http://u:hunter2@a/b", "it holds credentials, which hapax does not send"),
+            ("http://a/b#hunter2", "it has a fragment, which is never sent"),
+            ("http://a:0/b", "its port is not a number from 1 to 65535"),
+        ] {
+            let fault = read(text).unwrap_err();
+            assert_eq!(fault.what, what, "{text}");
+            assert!(!fault.to_string().contains("hunter2"));
+        }
+    }
+
+    #[test]
+    fn a_key_set_comes_without_tls_from_this_machine_only_unless_that_is_said() {
+        for (text, allow_http, taken) in [
+            ("http://127.0.0.1:3000/jwks.json", false, true),
+            ("http://localhost/jwks.json", false, true),
+            ("http://[::1]/jwks.json", false, true),
+            ("http://issuer.internal/jwks.json", false, false),
+            ("http://127.0.0.1.example/jwks.json", false, false),
+            ("http://issuer.internal/jwks.json", true, true),
+            ("https://issuer.internal/jwks.json", false, true),
+        ] {
+            assert_eq!(key_set(text, allow_http).is_ok(), taken, "{text}");
         }
     }
 

@@ -15,6 +15,7 @@ use super::{
     Service, StoreLocation, address, check,
     draft::{Draft, OperationDraft, ServiceDraft},
     host::rank,
+    operation::Choice,
     routes,
     service::{self, Area},
 };
@@ -62,7 +63,16 @@ pub(super) fn build(draft: Draft, has_file: bool, env: Environment, report: &Rep
 }
 
 fn check_scope(draft: &Draft, has_file: bool, report: &Report) {
-    if draft.scope.is_some() {
+    if let Some(scope) = &draft.scope {
+        let asks_callers = draft.tls.as_ref().is_some_and(|tls| tls.clients.is_some());
+        if let Some(At { place, value: ScopeSource::ClientCertificate(_) }) = scope
+            && !asks_callers
+        {
+            let what = "callers are not asked for certificates, so every request would be refused";
+            let help = "add a [tls] table with certificate, key and client_ca, the authorities that \
+                        vouch for callers";
+            report.add(place, Fault::new(what, help));
+        }
         return;
     }
     let what = "there is no scope, and every request needs an owner";
@@ -246,24 +256,37 @@ fn connect(
     let mut connected = Vec::new();
     for draft in operations {
         let routes: Vec<_> = draft.routes.into_iter().map(|route| route.value).collect();
-        let mut of_target: BTreeMap<String, Arc<Operation>> = BTreeMap::new();
+        let mut variants: Vec<Arc<Operation>> = Vec::new();
         for route in &routes {
             for at in service::reached(&areas, route) {
                 let Some(service) = services.get_mut(at) else { continue };
                 let target = service.origin();
-                let operation = of_target.entry(target.clone()).or_insert_with(|| {
-                    let mut policy = draft.policy.clone();
-                    policy.target = target;
-                    let paths = routes.iter().map(|route| route.pattern().clone());
-                    policy.fingerprint.paths = paths.collect();
-                    let (routes, contract) = (routes.clone(), draft.contract.clone());
-                    let (answers, probe) = (draft.answers.clone(), draft.probe.clone());
-                    Arc::new(Operation { policy, routes, contract, answers, probe })
-                });
-                service.routes.insert(route, operation);
+                let of_service = drafts.get(at).and_then(|service| service.authorize.as_ref());
+                let authorize = draft.authorize.as_ref().or(of_service).and_then(Choice::asks);
+                let known = variants
+                    .iter()
+                    .find(|known| known.policy.target == target && known.authorize == authorize);
+                let operation = match known {
+                    Some(operation) => Arc::clone(operation),
+                    None => {
+                        let mut policy = draft.policy.clone();
+                        policy.target = target;
+                        let paths = routes.iter().map(|route| route.pattern().clone());
+                        policy.fingerprint.paths = paths.collect();
+                        let (routes, contract) = (routes.clone(), draft.contract.clone());
+                        let (answers, probe) = (draft.answers.clone(), draft.probe.clone());
+                        let operation =
+                            Operation { policy, routes, authorize, contract, answers, probe };
+                        let operation = Arc::new(operation);
+                        variants.push(Arc::clone(&operation));
+                        operation
+                    }
+                };
+                service.routes.insert(route, &operation);
             }
         }
-        connected.extend(of_target.into_values());
+        variants.sort_by(|one, other| one.policy.target.cmp(&other.policy.target));
+        connected.extend(variants);
     }
     // The most special host, then the longest prefix that fits is the first that fits.
     services.sort_by_key(|service| Reverse((rank(service.host.as_ref()), service.prefix.len())));

@@ -65,10 +65,14 @@ fn describe(operation: &Operation) -> String {
         (InFlight::Wait(_), true) => " · in flight wait, then accept",
         (InFlight::Wait(_), false) => "",
     };
+    let authorize = match &operation.authorize {
+        Some(authorize) => format!(" · replays authorized by {}", authorize.url),
+        None => String::new(),
+    };
     let outcome = if policy.outcome.is_some() { " · outcome read from the answer" } else { "" };
     format!(
-        "{head} {key}{source} · on_unknown {on_unknown}{store_down}{in_flight}{outcome} · lease {} · timeout {} · \
-         outcome kept {}, key refused for {} · mode {mode}",
+        "{head} {key}{source} · on_unknown {on_unknown}{store_down}{in_flight}{outcome} · lease {} · \
+         timeout {} · outcome kept {}, key refused for {}{authorize} · mode {mode}",
         show(policy.lease),
         show(policy.timeout),
         show(policy.retention.outcome),

@@ -7,7 +7,7 @@ use http::{HeaderName, Uri};
 
 use super::{
     Answers, At, Cors, EffectSecretSource, HostPattern, Limits, Place, Probe, Problems,
-    RoutePattern, ScopeSource, StoreLocation,
+    RoutePattern, ScopeSource, StoreLocation, operation::Choice,
 };
 use crate::{
     forwarded::Forwarding,
@@ -50,6 +50,8 @@ pub(super) struct ServiceDraft {
     pub(super) host: Option<Option<At<HostPattern>>>,
     pub(super) protocol: Option<At<Protocol>>,
     pub(super) tls: Option<At<UpstreamTlsConfig>>,
+    /// For operations that do not say it themselves.
+    pub(super) authorize: Option<Choice>,
 }
 
 impl ServiceDraft {
@@ -70,6 +72,7 @@ pub(super) struct OperationDraft {
     pub(super) contract: BTreeMap<String, String>,
     pub(super) answers: Answers,
     pub(super) probe: Option<Probe>,
+    pub(super) authorize: Option<Choice>,
     /// Whether every value of its own was right. Otherwise holding them against each other would
     /// find what follows from that only.
     pub(super) sound: bool,
@@ -85,6 +88,7 @@ impl OperationDraft {
             contract: BTreeMap::new(),
             answers: Answers::default(),
             probe: None,
+            authorize: None,
             sound: true,
         }
     }

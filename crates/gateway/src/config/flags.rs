@@ -107,6 +107,7 @@ impl Flags {
                     host: None,
                     protocol: None,
                     tls: None,
+                    authorize: None,
                 });
             }
             [service] => service.upstream = upstream,

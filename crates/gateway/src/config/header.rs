@@ -43,6 +43,27 @@ pub(super) fn scope(text: &str) -> Result<HeaderName, Fault> {
     Ok(name)
 }
 
+/// The field a credential is in that is verified here.
+pub(super) fn credential(text: &str) -> Result<HeaderName, Fault> {
+    let name = parse(text)?;
+    let is_other = name == header::COOKIE || name == header::PROXY_AUTHORIZATION;
+    if is_other || name == "idempotency-key" || unfit(&name) {
+        let what = format!("{name} carries no credential that is verified here");
+        return Err(Fault::new(what, "name its header, such as authorization or x-api-key"));
+    }
+    Ok(name)
+}
+
+/// A field of the request that is repeated in the question whether a caller may see an outcome.
+pub(super) fn asked_with(text: &str) -> Result<HeaderName, Fault> {
+    let name = parse(text)?;
+    if unfit(&name) || name.as_str().starts_with("x-original-") {
+        let what = format!("{name} is set by hapax where it asks");
+        return Err(Fault::new(what, "remove it"));
+    }
+    Ok(name)
+}
+
 /// The field a key is in, written behind `header:`.
 pub(super) fn key(text: &str) -> Result<String, Fault> {
     let name = parse(text)?;

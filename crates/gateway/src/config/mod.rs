@@ -29,6 +29,7 @@ mod operation;
 mod problems;
 mod routes;
 mod scope;
+mod secret;
 mod section;
 mod service;
 mod size;
@@ -37,17 +38,19 @@ mod suggest;
 mod tls;
 mod words;
 
+pub use address::Endpoint;
 pub use cors::Cors;
 pub use error::{ConfigError, Fault, Mistake};
 pub use flags::Flags;
 pub use host::HostPattern;
 pub use limits::Limits;
-pub use operation::{Answers, Closer, PathTemplate, Prefer, Probe};
+pub use operation::{Answers, Authorize, Closer, PathTemplate, Prefer, Probe};
 pub use problems::{Problems, StatusCodes};
 pub use routes::{RoutePattern, Routes};
-pub use scope::ScopeSource;
+pub use scope::{ApiKeySource, CertificateField, Claim, JwtKeySource, JwtSource, ScopeSource};
+pub use secret::SecretSource;
 pub use service::Service;
-pub use store::{EffectSecretSource, SecretSource, StoreLocation};
+pub use store::{EffectSecretSource, StoreLocation};
 
 use error::{At, Place, Report};
 
@@ -75,7 +78,8 @@ pub struct Config {
     /// The services behind, the most special host first, then the longest prefix. At least one.
     pub services: Vec<Service>,
     /// The operations in the order of the file. One whose routes lead to several upstreams is here
-    /// once for each, with that upstream as its policy's target.
+    /// once for each, with that upstream as its policy's target; likewise where its services differ
+    /// in who is asked before a replay.
     pub operations: Vec<Arc<Operation>>,
     /// What the gateway takes on at most.
     pub limits: Limits,
@@ -219,13 +223,15 @@ pub struct Route<'a> {
     pub operation: Option<&'a Arc<Operation>>,
 }
 
-/// An operation at one upstream.
+/// An operation at one upstream, under one authority over its replays.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Operation {
     /// All that is decided for it.
     pub policy: OperationPolicy,
     /// The requests that are attempts at it.
     pub routes: Vec<RoutePattern>,
+    /// Who is asked before the outcome of an earlier attempt is shown. Default: nobody.
+    pub authorize: Option<Authorize>,
     /// What it does, in its owner's words: kept to be shown. Default: empty.
     pub contract: BTreeMap<String, String>,
     /// What its callers get beside the service's own answers.

@@ -1,6 +1,6 @@
 //! Reading a TOML document key by key, so that every mistake has its line and none hides another.
 
-use std::{fmt, ops::Range, time::Duration};
+use std::{fmt, ops::Range, path::PathBuf, time::Duration};
 
 use toml::{
     Spanned,
@@ -288,6 +288,35 @@ impl<'s> Value<'s> {
             return Vec::new();
         }
         self.items(|key| key.to_owned())
+    }
+
+    /// A text that means something, or a list of such texts.
+    pub(super) fn one_or_more<T>(
+        self,
+        expected: &str,
+        example: &str,
+        parse: impl Fn(&str) -> Result<T, Fault>,
+    ) -> Vec<At<T>> {
+        match self.value.get_ref() {
+            DeValue::Array(items) if items.is_empty() => {
+                let help = format!("write one, as in {}{example:?}", self.assigned);
+                self.wrong(Fault::new("the list is empty", help));
+                Vec::new()
+            }
+            DeValue::Array(_) => self.list(expected, example, parse),
+            _ => {
+                let expected = format!("a {expected}, or a list of them,");
+                self.parse(&expected, example, parse).into_iter().collect()
+            }
+        }
+    }
+
+    /// The path of a file.
+    pub(super) fn path(self, example: &str) -> Option<At<PathBuf>> {
+        self.parse("a path", example, |text| match text {
+            "" => Err(Fault::new("the path is empty", format!("name a file, such as {example:?}"))),
+            _ => Ok(text.into()),
+        })
     }
 
     /// A table.

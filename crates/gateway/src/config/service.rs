@@ -6,7 +6,7 @@ use super::{
     At, Fault, HostPattern, RoutePattern, Routes, address,
     draft::ServiceDraft,
     host::{covers, meet, rank},
-    routes,
+    operation, routes,
     section::Section,
     suggest::{choice, shown},
     tls,
@@ -52,7 +52,7 @@ impl Service {
 
 /// Reads one `[[service]]` table.
 pub(super) fn read(mut section: Section<'_>) -> ServiceDraft {
-    section.refuse_later(&["authorize", "cors"]);
+    section.refuse_later(&["cors"]);
     let upstream = section.take("upstream");
     if upstream.is_none() {
         section.wrong("it has no upstream", "add upstream = \"http://127.0.0.1:3000\"");
@@ -72,8 +72,9 @@ pub(super) fn read(mut section: Section<'_>) -> ServiceDraft {
         value.parse("a word", "auto", |text| choice(text, &WORDS))
     });
     let tls = section.take("tls").and_then(tls::read_upstream);
+    let authorize = section.take("authorize").and_then(operation::read_authorize);
     section.finish();
-    ServiceDraft { upstream, prefix, host, protocol, tls }
+    ServiceDraft { upstream, prefix, host, protocol, tls, authorize }
 }
 
 /// Reads a prefix; without the slash at its end, so that `""` is every path.

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::{Fault, section::Value};
+use super::{Fault, SecretSource, section::Value};
 
 /// Where records live.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -57,70 +57,12 @@ pub enum EffectSecretSource {
     Env(String),
 }
 
-/// Where a secret comes from that is never in the configuration itself.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub enum SecretSource {
-    /// This file; relative to the working directory.
-    File(PathBuf),
-    /// This environment variable.
-    Env(String),
-}
-
-impl From<SecretSource> for EffectSecretSource {
-    fn from(source: SecretSource) -> Self {
-        match source {
-            SecretSource::File(path) => Self::File(path),
-            SecretSource::Env(name) => Self::Env(name),
-        }
-    }
-}
-
 pub(super) fn read_effect_secret(value: Value<'_>) -> Option<EffectSecretSource> {
-    read_secret(value, "/etc/hapax/effect.key", "EFFECT_SECRET").map(Into::into)
-}
-
-/// Reads `{ file = … }` or `{ env = … }`; the examples are for the remedy.
-pub(super) fn read_secret(
-    value: Value<'_>,
-    file_example: &str,
-    env_example: &str,
-) -> Option<SecretSource> {
-    let remedy = format!("write {{ file = {file_example:?} }} or {{ env = {env_example:?} }}");
-    if !value.is_table() {
-        value.wrong(Fault::new("a secret does not stand in the configuration itself", remedy));
-        return None;
-    }
-    let mut section = value.section(&format!("{{ file = {file_example:?} }}"))?;
-    let file = section.take("file");
-    let env = section.take("env");
-    let source = match (file, env) {
-        (Some(file), None) => {
-            let path = file.parse("a path", file_example, |text| match text {
-                "" => Err(Fault::new("the path is empty", &*remedy)),
-                _ => Ok(text.into()),
-            });
-            path.map(|path| SecretSource::File(path.value))
-        }
-        (None, Some(env)) => {
-            let name = env.parse("a variable's name", env_example, |text| {
-                let wrong = text.is_empty() || text.contains(['=', '\0']);
-                let fault =
-                    || Fault::new("it is not the name of an environment variable", &*remedy);
-                if wrong { Err(fault()) } else { Ok(text.to_owned()) }
-            });
-            name.map(|name| SecretSource::Env(name.value))
-        }
-        (Some(_), Some(_)) => {
-            section.wrong("it names a file and a variable", remedy);
-            None
-        }
-        (None, None) => {
-            section.wrong("it names neither a file nor a variable", remedy);
-            None
-        }
-    };
-    section.finish();
-    source
+    let source = SecretSource::read(value, "/etc/hapax/effect.key", "EFFECT_SECRET")?;
+    Some(match source {
+        SecretSource::File(path) => EffectSecretSource::File(path),
+        SecretSource::Env(name) => EffectSecretSource::Env(name),
+    })
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::{
-    At, Fault,
+    At, Endpoint, Fault, Report,
     section::{Section, Value},
     suggest::choice,
 };
@@ -77,6 +77,24 @@ pub(super) fn read_upstream(value: Value<'_>) -> Option<At<UpstreamTlsConfig>> {
     let client = certificate.zip(key);
     let value = UpstreamTlsConfig { ca, client, server_name: name.map(|name| name.value) };
     Some(At { place, value })
+}
+
+/// A URL with what is said of its TLS, which only https:// has.
+pub(super) fn with(
+    report: &Report,
+    url: At<Endpoint>,
+    tls: Option<At<UpstreamTlsConfig>>,
+) -> Option<Endpoint> {
+    let mut endpoint = url.value;
+    if let Some(At { place, value }) = tls {
+        if endpoint.origin.scheme_str() != Some("https") {
+            let what = "it says how TLS is checked, and the URL has none";
+            report.add(&place, Fault::new(what, "write https://, or remove it"));
+            return None;
+        }
+        endpoint.tls = value;
+    }
+    Some(endpoint)
 }
 
 /// A key: a path, or `{ file = … }` or `{ env = … }`.

@@ -16,7 +16,6 @@ use sha2::{Digest, Sha256};
 
 use crate::{
     body::{BodyDigest, NotRecorded, Recorded, hashing, recording},
-    keyed,
     server::Inbound,
     shared::{Route, Shared},
     upstream::OutBody,
@@ -128,7 +127,7 @@ impl Identity {
     fn watch(shared: &Shared, route: &Route, head: &Parts, body: Inbound) -> (OutBody, Self) {
         let operation = &route.operation;
         let rules = &operation.policy().key;
-        let scope = keyed::scope(shared, head);
+        let scope = shared.scopes.scope(head);
         let key = match &route.fields.key {
             KeyPlace::Header(header) => key(&rules.policy, header, &head.headers),
             KeyPlace::Body(_) => Ok(None),

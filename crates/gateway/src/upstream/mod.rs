@@ -54,6 +54,7 @@ use self::{
     pool::{Lease, Pool, Taken},
 };
 use crate::{
+    config::Endpoint,
     headers,
     tls::{UpstreamTls, UpstreamTlsConfig},
 };
@@ -144,6 +145,12 @@ impl Upstream {
         let speaks_http_1 = Arc::new(AtomicBool::new(!origin.may_speak_http_2()));
         let config = Arc::new(config);
         Ok(Self { origin, config, pool, connecting: Arc::default(), speaks_http_1 })
+    }
+
+    /// Where hapax itself asks.
+    pub(crate) fn asked_at(url: &Endpoint, connect_timeout: Duration) -> Result<Self, BaseError> {
+        let tls = url.tls.clone();
+        Self::new(&url.origin, UpstreamConfig { connect_timeout, tls, ..UpstreamConfig::default() })
     }
 
     /// Its TLS, where it has any.

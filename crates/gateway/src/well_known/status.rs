@@ -13,7 +13,7 @@ use http::{
 use serde::Serialize;
 
 use super::PATH;
-use crate::{answer_body::AnswerBody, keyed, shared::Shared};
+use crate::{answer_body::AnswerBody, shared::Shared};
 
 const OPERATIONS: &str = "/operations/";
 
@@ -100,14 +100,33 @@ async fn status(shared: &Shared, head: &Parts, rest: &str) -> Result<OperationSt
         Problem::new(ProblemKind::OperationUnknown, "There is no such operation of this caller.")
     };
     let effect_id = rest.strip_prefix(OPERATIONS).and_then(EffectId::parse).ok_or_else(unknown)?;
-    let scope = keyed::scope(shared, head)?;
+    let scope = shared.scopes.scope_after_refresh(head).await?;
     let named = of(head.uri.query()).and_then(|handle| shared.hapax.open_handle(&handle, &scope));
     let id = named.or_else(|| by_key(shared, head, &scope, effect_id)).ok_or_else(unknown)?;
     let found = shared.hapax.status(id).await.map_err(|_| {
         Problem::new(ProblemKind::StoreUnavailable, "The store of operations is not available.")
             .retry_after(Duration::from_secs(1))
     })?;
-    found.filter(|status| status.effect_id == effect_id).ok_or_else(unknown)
+    let status = found.filter(|status| status.effect_id == effect_id).ok_or_else(unknown)?;
+    may_see(shared, head, &scope, &status).await?;
+    Ok(status)
+}
+
+/// How an operation ended is shown to those who may see its outcome.
+async fn may_see(
+    shared: &Shared,
+    head: &Parts,
+    scope: &Scope,
+    status: &OperationStatus,
+) -> Result<(), Problem> {
+    let Some(operation) = status.operation.as_ref().filter(|_| status.outcome.is_some()) else {
+        return Ok(());
+    };
+    for authorizer in shared.authorizers_of(operation) {
+        let question = authorizer.question(head, shared.scopes.header(), scope, operation);
+        authorizer.ask(&question, operation).await?;
+    }
+    Ok(())
 }
 
 /// The handle in a query.

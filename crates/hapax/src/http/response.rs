@@ -76,7 +76,10 @@ pub fn refuse_as<B: From<Bytes>>(problem: &Problem, type_uri: &str) -> Response<
     if let Some(seconds) = problem.retry_after_seconds() {
         headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
     }
-    if problem.status == StatusCode::UNAUTHORIZED.as_u16() {
+    let challenge = problem.challenge.as_ref().and_then(|text| HeaderValue::from_str(text).ok());
+    if let Some(challenge) = challenge {
+        headers.insert(WWW_AUTHENTICATE, challenge);
+    } else if problem.status == StatusCode::UNAUTHORIZED.as_u16() {
         // A 401 carries a challenge (RFC 9110, section 15.5.2); what is missing is the scope.
         headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Hapax realm=\"scope\""));
     }
@@ -172,6 +175,20 @@ mod tests {
         assert_eq!(response.headers()[CACHE_CONTROL], "no-store");
         assert_eq!(response.headers()[RETRY_AFTER], "1");
         assert_eq!(response.headers()[HAPAX_OUTCOME], "unknown");
+    }
+
+    #[test]
+    fn a_401_has_a_challenge_whatever_the_problem_knows_of_one() {
+        let challenge = |problem: Problem| {
+            let response: Response<Bytes> = refuse(&problem);
+            response.headers().get(WWW_AUTHENTICATE).cloned()
+        };
+        let missing = || Problem::new(ProblemKind::ScopeMissing, "");
+        let general = HeaderValue::from_static("Hapax realm=\"scope\"");
+        assert_eq!(challenge(missing()), Some(general.clone()));
+        assert_eq!(challenge(missing().challenging("Bearer")), Some("Bearer".parse().unwrap()));
+        assert_eq!(challenge(missing().challenging("no\nfield")), Some(general));
+        assert_eq!(challenge(Problem::new(ProblemKind::InFlight, "")), None);
     }
 
     #[test]

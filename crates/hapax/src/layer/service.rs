@@ -5,7 +5,6 @@ use std::{
     pin::Pin,
     sync::{Arc, atomic::Ordering},
     task::{Context, Poll},
-    time::Duration,
 };
 
 use bytes::Bytes;
@@ -21,10 +20,10 @@ use crate::{
     claim::Attempting,
     desk::{Arrived, Desk},
     http::{
-        KeyPlace, RequestIntent,
+        KeyPlace, RequestIntent, authorization_unavailable, authorized,
         body::{BoxError, Buffered, ResponseBody, read_bounded},
         body_invalid, body_key, check_compared, key, key_missing, needed_content, read_reply,
-        refuse, respond,
+        refuse, replay_forbidden, respond,
     },
 };
 
@@ -117,7 +116,9 @@ where
     let head = door.authorize.is_some().then(|| Arc::clone(&prepared.head));
     let answer = run(&door, inner, prepared).instrument(span).await;
     Ok(respond(match (&door.authorize, head) {
-        (Some(may_see), Some(head)) => authorize(may_see.as_ref(), head, answer).await,
+        (Some(may_see), Some(head)) => {
+            authorized(*answer, || permission(may_see.as_ref(), head)).await
+        }
         _ => *answer,
     }))
 }
@@ -329,29 +330,11 @@ where
     }
 }
 
-/// Withholds what an earlier attempt came to from a caller that may not see it.
-async fn authorize<L>(may_see: &Authorize, head: Arc<Parts>, answer: Box<Answer<L>>) -> Answer<L> {
-    let shows_earlier = matches!(
-        *answer,
-        Answer::Replayed { .. } | Answer::Observed { .. } | Answer::Shared { .. }
-    );
-    if !shows_earlier {
-        return *answer;
-    }
+/// What the service says, as the problem that withholds an earlier outcome where it says no.
+async fn permission(may_see: &Authorize, head: Arc<Parts>) -> Result<(), Problem> {
     match may_see(head).await {
-        Access::Granted => *answer,
-        Access::Denied => Answer::Problem(Problem::new(
-            ProblemKind::ReplayForbidden,
-            "The operation was done before, and its outcome is not shown to this caller. It is not \
-             executed again.",
-        )),
-        Access::Unknown => Answer::Problem(
-            Problem::new(
-                ProblemKind::AuthorizationUnavailable,
-                "Whether this caller may see the outcome cannot be found out now. Nothing was \
-                 executed. Send the same request with the same key again.",
-            )
-            .retry_after(Duration::from_secs(1)),
-        ),
+        Access::Granted => Ok(()),
+        Access::Denied => Err(replay_forbidden()),
+        Access::Unknown => Err(authorization_unavailable()),
     }
 }

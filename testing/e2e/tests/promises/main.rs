@@ -11,13 +11,17 @@
 )]
 
 mod answers;
+mod api_keys;
 mod asynchronous;
+mod authorization;
 mod bodies;
 mod body_keys;
 mod browsers;
+mod certificates;
 mod codings;
 mod copies;
 mod crashes;
+mod credentials;
 mod documents;
 mod expiry;
 mod forms;
@@ -37,6 +41,7 @@ mod start;
 mod store;
 mod store_down;
 mod tenants;
+mod tokens;
 mod told;
 mod transport;
 mod unkeyed;

@@ -1,6 +1,7 @@
 //! The `[[operation]]` tables.
 
 mod answers;
+mod authorize;
 mod fingerprint;
 mod key;
 mod outcome;
@@ -14,6 +15,10 @@ pub use probe::{Closer, PathTemplate, Probe};
 use hapax_core::{Kind, OperationName, OperationPolicy};
 use toml::de::DeValue;
 
+pub use authorize::Authorize;
+pub(super) use authorize::Choice;
+pub(super) use authorize::read as read_authorize;
+
 use super::{
     At, Fault, Place, RoutePattern,
     draft::OperationDraft,
@@ -24,11 +29,12 @@ use super::{
 };
 
 /// Settings of the whole design that this version does not have.
-const LATER: [&str; 3] = ["authorize", "cors", "reference"];
+const LATER: [&str; 2] = ["cors", "reference"];
 
 /// Settings that mean something only where there is a key.
-const OF_KEYED: [&str; 19] = [
+const OF_KEYED: [&str; 20] = [
     "admission",
+    "authorize",
     "collapse_for",
     "fingerprint",
     "in_flight",
@@ -187,6 +193,9 @@ fn read_keyed(section: &mut Section<'_>, draft: &mut OperationDraft) {
     if let Some(on_unknown) = section.take("on_unknown") {
         let on_unknown = on_unknown.parse("a word", "hold", words::on_unknown);
         draft.set("on_unknown", on_unknown, |policy, value| policy.on_unknown = value);
+    }
+    if let Some(authorize) = section.take("authorize") {
+        draft.authorize = authorize::read(authorize);
     }
     if let Some(probe) = section.take("probe") {
         probe::read(probe, draft);

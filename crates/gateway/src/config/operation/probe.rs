@@ -6,10 +6,9 @@ use hapax_core::{OnUnknown, Pointer};
 use http::{StatusCode, uri::PathAndQuery};
 
 use crate::config::{
-    Fault, Place,
+    Fault, Place, SecretSource,
     draft::OperationDraft,
     section::{Section, Value},
-    store::{SecretSource, read_secret},
 };
 
 const EXAMPLE: &str = "{ get = \"/v1/payments/by-operation/{effect_id}\" }";
@@ -92,7 +91,7 @@ pub(super) fn read(value: Value<'_>, draft: &mut OperationDraft) {
     let (status, body) = section.take("outcome").map(read_outcome).unwrap_or_default();
     let timeout = section.take("timeout").and_then(|value| value.positive_duration("5s"));
     let authorization = section.take("authorization").and_then(|value| {
-        read_secret(value, "/etc/hapax/probe-authorization", "PROBE_AUTHORIZATION")
+        SecretSource::read(value, "/etc/hapax/probe-authorization", "PROBE_AUTHORIZATION")
     });
     let closer =
         section.take("closer").and_then(|closer| read_closer(closer, draft, &applied, &not_seen));

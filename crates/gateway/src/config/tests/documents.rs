@@ -16,9 +16,11 @@ fn the_example_file_loads() {
         [
             "operation payments.create: POST /v1/payments, POST /v2/payments with a key, required \
              · on_unknown resend, the service collapses for 24h · lease 30s · timeout 20s · \
-             outcome kept 24h, key refused for 30d · mode enforce",
+             outcome kept 24h, key refused for 30d · replays authorized by \
+             http://127.0.0.1:3000/authorize · mode enforce",
             "operation shipments.create: POST /v1/shipments with a key · on_unknown probe, what is \
-             not there after 60s is final · lease 30s · timeout 20s · outcome kept 24h, key refused for 30d · mode enforce",
+             not there after 60s is final · lease 30s · timeout 20s · outcome kept 24h, key \
+             refused for 30d · mode enforce",
             "operation payments.put: PUT /v1/payments/{id}, DELETE /v1/payments/{id} · natural, \
              no key needed · mode enforce",
             "operation payments.search: POST /v1/payments/search · unprotected: a search in the \
@@ -60,6 +62,28 @@ fn the_commented_lines_of_the_example_are_right_too() {
     assert_eq!((config.group_commit, config.sweep), (128, 500));
     assert!(config.tls.is_some_and(|tls| tls.clients.is_some_and(|clients| clients.required)));
     assert!(config.services.iter().any(|service| service.tls.client.is_some()));
+}
+
+#[test]
+fn each_other_scope_of_the_example_is_right_too() {
+    let text = fs::read_to_string(repository("hapax.example.toml")).expect("readable");
+    let scope = "\nscope = { header = \"X-Account\" }\n";
+    let others: Vec<_> = text.lines().filter_map(|line| line.strip_prefix("# scope = ")).collect();
+    assert_eq!(others.len(), 6, "{others:#?}");
+    let mut text = text.clone();
+    for line in ["[tls]", "certificate = ", "key = \"/etc/hapax/tls.key", "client_ca = "] {
+        text = text.replacen(&format!("# {line}"), line, 1);
+    }
+    for other in others {
+        let text = text.replace(scope, &format!("\nscope = {other}\n"));
+        let config = load(&text, &Flags::default()).unwrap_or_else(|error| panic!("{error}"));
+        assert_ne!(config.scope, ScopeSource::Header(HeaderName::from_static("x-account")));
+    }
+    let authorize = "# authorize = { url";
+    let text = text.replace(authorize, "authorize = { url");
+    let config = load(&text, &Flags::default()).unwrap_or_else(|error| panic!("{error}"));
+    let asking = config.operations.iter().filter(|operation| operation.authorize.is_some());
+    assert!(asking.count() >= 2);
 }
 
 #[test]

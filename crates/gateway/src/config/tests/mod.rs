@@ -1,11 +1,13 @@
 //! What a configuration is, and every way in which it can be wrong.
 
+mod authorize;
 mod combinations;
 mod documents;
 mod flags;
 mod operations;
 mod robustness;
 mod routing;
+mod scope;
 mod top_level;
 mod transport;
 mod unknown;

@@ -315,7 +315,7 @@ fn each_mistake_in_an_operation_names_line_and_remedy() {
 
 #[test]
 fn settings_of_later_versions_are_refused_by_name() {
-    for key in ["authorize", "cors", "reference"] {
+    for key in ["cors", "reference"] {
         let expected = format!("f.toml:7: {key}: {LATER}");
         assert_eq!(errors(&operation(&format!("{key} = {{}}"))), expected);
     }

@@ -235,14 +235,6 @@ fn a_request_needs_an_owner() {
             ),
         ),
         (
-            "scope = { jwt = { claim = \"sub\" } }",
-            format!("f.toml:1: scope.jwt: it comes with a later version of hapax{REMEDY}"),
-        ),
-        (
-            "scope = { api_key = {} }",
-            format!("f.toml:1: scope.api_key: it comes with a later version of hapax{REMEDY}"),
-        ),
-        (
             "scope = \"X-Account\"",
             "f.toml:1: scope: a text stands where a table belongs\n  help: write it as in scope = \
              { header = \"X-Account\" }"

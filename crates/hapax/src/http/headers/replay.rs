@@ -19,7 +19,7 @@ const KEPT: [(HeaderName, &str); 8] = [
 ];
 
 /// What speaks of one exchange, or to one receiver.
-const NEVER: [HeaderName; 24] = [
+const NEVER: [HeaderName; 32] = [
     // Credentials: the retry may come from where the first attempt did not.
     header::AUTHORIZATION,
     header::COOKIE,
@@ -27,9 +27,17 @@ const NEVER: [HeaderName; 24] = [
     header::PROXY_AUTHORIZATION,
     header::SET_COOKIE,
     header::WWW_AUTHENTICATE,
+    HeaderName::from_static("authentication-control"),
     HeaderName::from_static("authentication-info"),
+    HeaderName::from_static("dpop"),
+    HeaderName::from_static("dpop-nonce"),
     HeaderName::from_static("proxy-authentication-info"),
     HeaderName::from_static("set-cookie2"),
+    HeaderName::from_static("x-amz-security-token"),
+    HeaderName::from_static("x-api-key"),
+    HeaderName::from_static("x-auth-token"),
+    HeaderName::from_static("x-csrf-token"),
+    HeaderName::from_static("x-xsrf-token"),
     // Message origination: a replay has its own time (RFC 9110, section 6.6.1).
     header::AGE,
     header::DATE,

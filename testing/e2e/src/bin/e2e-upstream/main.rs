@@ -3,7 +3,8 @@
 //! It writes every arrival to `arrivals.jsonl` and syncs it before it acts, and every effect to
 //! `effects.jsonl`: these two files are the ground truth of the tests. What it then does is said by
 //! the request itself, in the field `X-Do` (see [`script`]): it is no part of any intent, so a test
-//! can send the same request again and have the service behave differently.
+//! can send the same request again and have the service behave differently. A request that says
+//! nothing gets what the file `scripts/NAME` says, whose name is its path.
 //!
 //! It can be asked what became of an effect, see [`ledger`], and refuses what comes after its
 //! `Hapax-Deadline`.
@@ -206,7 +207,9 @@ struct Arrival {
 
 impl Service {
     fn open(dir: PathBuf, collapse: bool) -> Self {
-        std::fs::create_dir_all(dir.join("gates")).expect("a directory");
+        for name in ["gates", "scripts"] {
+            std::fs::create_dir_all(dir.join(name)).expect("a directory");
+        }
         let effects = dir.join("effects.jsonl");
         let log = Log::open(&effects);
         let mut by_key = HashMap::new();
@@ -244,7 +247,7 @@ impl Service {
         if let Some(answer) = self.asked(&request) {
             return Ok(answer);
         }
-        let steps = script::parse(request.headers().get("x-do"));
+        let steps = self.steps(&request);
         if steps.iter().any(|step| matches!(step, Step::Upgrade)) {
             return Ok(self.upgrade(&mut request));
         }
@@ -294,6 +297,14 @@ impl Service {
             .header("x-served-by", "e2e-upstream")
             .body(full(""))
             .expect("an answer")
+    }
+
+    /// What the request asks for, or else the file `scripts/NAME` of its path `/NAME`.
+    fn steps(&self, request: &Request<Incoming>) -> Vec<Step> {
+        let name = request.uri().path().trim_matches('/').replace('/', "-");
+        let file = std::fs::read_to_string(self.dir.join("scripts").join(name)).ok();
+        let scripted = file.and_then(|script| HeaderValue::from_str(&script).ok());
+        script::parse(request.headers().get("x-do").or(scripted.as_ref()))
     }
 
     fn arrived(&self, head: http::request::Parts, received: &Received) -> Arrival {
