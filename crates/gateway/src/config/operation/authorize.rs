@@ -30,14 +30,14 @@ pub struct Authorize {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(in crate::config) enum Choice {
     Nobody,
-    Asks(Authorize),
+    Asks(Box<Authorize>),
 }
 
 impl Choice {
     pub(in crate::config) fn asks(&self) -> Option<Authorize> {
         match self {
             Self::Nobody => None,
-            Self::Asks(authorize) => Some(authorize.clone()),
+            Self::Asks(authorize) => Some(Authorize::clone(authorize)),
         }
     }
 }
@@ -86,7 +86,12 @@ pub(in crate::config) fn read(value: Value<'_>) -> Option<Choice> {
     };
     let url = url.and_then(|url| tls::with(section.report(), url, tls));
     section.finish();
-    Some(Choice::Asks(Authorize { url: url?, method: method?, timeout: timeout?, headers }))
+    Some(Choice::Asks(Box::new(Authorize {
+        url: url?,
+        method: method?,
+        timeout: timeout?,
+        headers,
+    })))
 }
 
 fn parse_method(text: &str) -> Result<Method, Fault> {
