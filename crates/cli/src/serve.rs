@@ -125,6 +125,7 @@ pub(crate) async fn run(args: Serve) -> Result<ExitCode, Failure> {
     let flags = args.flags();
     let config = Config::load(&flags, Environment::of_process()).map_err(Failure::start)?;
     let metrics = install_metrics()?;
+    raise_file_limit(config.limits.max_connections);
     let tls = load_tls("callers", "[tls]", config.tls.as_ref())?;
     let operator_tls = load_tls("operator", "[operator.tls]", config.operator_tls.as_ref())?;
     // Before anything is made on disk: a port that is taken leaves nothing behind.
@@ -141,6 +142,7 @@ pub(crate) async fn run(args: Serve) -> Result<ExitCode, Failure> {
 
     let limits = ServerLimits {
         max_connections: config.limits.max_connections,
+        stalled: config.limits.stalled,
         drain: config.limits.drain,
         ..ServerLimits::default()
     };
@@ -239,6 +241,24 @@ fn banner(config: &Config, database: &Path) -> Vec<String> {
     lines.push(format!("scope {}", config.scope));
     lines.extend(config.describe());
     lines
+}
+
+/// Allows as many open files as connections need: one for each caller, and one towards the service
+/// where all of them ask at once. The usual limit of 1,024 is far below what a process may have.
+fn raise_file_limit(connections: usize) {
+    const OTHERS: u64 = 256;
+    let callers = u64::try_from(connections).unwrap_or(u64::MAX);
+    let needed = callers.saturating_add(OTHERS);
+    match rlimit::increase_nofile_limit(needed.saturating_add(callers)) {
+        Ok(limit) if limit >= needed => {}
+        Ok(limit) => warn!(
+            limit,
+            needed,
+            "fewer files may be open than limits.max_connections needs: connections will have to \
+             wait; raise the limit (ulimit -n, LimitNOFILE), or lower max_connections"
+        ),
+        Err(error) => warn!(%error, "the limit of open files is not known"),
+    }
 }
 
 /// A gateway that is its own upstream would send each request round and round.

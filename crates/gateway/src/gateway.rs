@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 use hapax::{Hapax, http::headers::IDEMPOTENCY_KEY};
 use http::{
-    HeaderValue, Request, Response, StatusCode,
+    HeaderValue, Request, Response, StatusCode, Version,
     header::{CONNECTION, EXPECT},
     request::Parts,
 };
@@ -119,7 +119,7 @@ impl Shared {
         let begun = Instant::now();
         let method = head.method.clone();
         let (way, mut answer) = match headers::check_request(&head) {
-            Err(fault) => ("malformed", malformed(fault)),
+            Err(fault) => ("malformed", malformed(fault, head.version)),
             Ok(()) => {
                 self.receive(&mut head);
                 self.go(head, body).await
@@ -199,10 +199,11 @@ impl Shared {
     }
 }
 
-fn malformed(fault: RequestFault) -> Response<AnswerBody> {
+fn malformed(fault: RequestFault, version: Version) -> Response<AnswerBody> {
     let mut answer = plain(fault.status(), fault.to_string());
-    if fault == RequestFault::Framing {
-        // What comes behind it may be no request (RFC 9112, section 6.3).
+    if version != Version::HTTP_2 {
+        // Where it ends is not certain, so what comes behind it may be no request (RFC 9112,
+        // sections 6.1 and 6.3).
         answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
     answer

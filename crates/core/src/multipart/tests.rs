@@ -165,6 +165,8 @@ proptest! {
     fn an_accepted_body_has_the_parts_it_was_made_of(
         contents in proptest::collection::vec("(--b|b|\r\n|--|-|x){0,6}", 0..3),
     ) {
+        // A part that holds the boundary is two, to every reader.
+        prop_assume!(!contents.iter().any(|part| format!("\r\n{part}").contains("\r\n--b")));
         let parts: Vec<_> = contents.iter().map(|content| ("a", content.as_str())).collect();
         let body = fields("b", &parts);
         if let Ok(read) = values(body.as_bytes(), Some(b"b"), "a") {

@@ -25,6 +25,9 @@ pub struct Limits {
     pub announce: Duration,
     /// How long requests under way may take after a shutdown was asked for. Default: 30 s.
     pub drain: Duration,
+    /// How long a caller may take nothing of an answer, or send nothing of a body that is being read,
+    /// until its connection is closed. Default: 60 s.
+    pub stalled: Duration,
     /// How many callers may be connected at once. Default: 10,000.
     pub max_connections: usize,
 }
@@ -40,6 +43,7 @@ impl Default for Limits {
             store: Duration::from_secs(2),
             announce: Duration::ZERO,
             drain: Duration::from_secs(30),
+            stalled: Duration::from_secs(60),
             max_connections: 10_000,
         }
     }
@@ -67,6 +71,7 @@ pub(super) fn read(mut section: Section<'_>) -> Limits {
         ("body_within", &mut limits.body_within, "10s"),
         ("connect", &mut limits.connect, "2s"),
         ("store", &mut limits.store, "2s"),
+        ("stalled", &mut limits.stalled, "60s"),
     ];
     for (key, limit, example) in durations {
         if let Some(time) = section.take(key).and_then(|value| value.positive_duration(example)) {

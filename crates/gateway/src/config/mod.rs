@@ -183,6 +183,7 @@ impl Config {
             ("limits.store", own.store != others.store),
             ("limits.announce", own.announce != others.announce),
             ("limits.drain", own.drain != others.drain),
+            ("limits.stalled", own.stalled != others.stalled),
             ("limits.max_connections", own.max_connections != others.max_connections),
         ];
         settings.into_iter().filter_map(|(name, differs)| differs.then_some(name)).collect()

@@ -24,6 +24,7 @@ use super::{
     detect::Detecting,
     framing::{Followed, Unclear},
     handshake::Handshakes,
+    stall::Stalling,
 };
 use crate::tls::ClientCertificate;
 
@@ -35,6 +36,7 @@ pub(super) struct Connection {
     pub(super) shutdown: CancellationToken,
     pub(super) cut: CancellationToken,
     pub(super) detect_within: Duration,
+    pub(super) stalled: Duration,
     pub(super) permit: OwnedSemaphorePermit,
 }
 
@@ -73,7 +75,9 @@ impl Connection {
     {
         let peer = Peer { address: self.peer, over_tls: self.handshakes.is_some() };
         let place = Place(Arc::new(self.permit));
-        let (stream, doubt) = Followed::new(Detecting::new(stream, self.detect_within));
+        let stalled = self.stalled;
+        let stream = Stalling::new(Detecting::new(stream, self.detect_within), stalled);
+        let (stream, doubt) = Followed::new(stream);
         let service = service_fn(move |mut request: Request<Incoming>| {
             let unclear = request.version() != Version::HTTP_2 && doubt.next_is_unclear();
             let has_upgrade = request.headers().contains_key(UPGRADE);
@@ -88,7 +92,7 @@ impl Connection {
             if has_upgrade {
                 extensions.insert(place.clone());
             }
-            let answering = service(Inbound::wrap(request));
+            let answering = service(Inbound::wrap(request, stalled));
             async move { Ok::<_, Infallible>(answering.await) }
         });
 

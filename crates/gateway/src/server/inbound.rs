@@ -2,12 +2,14 @@
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Version};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use thiserror::Error;
+use tokio::time::{Sleep, sleep};
 
 /// A request's body, whose end without an error means that the client sent all of it.
 ///
@@ -18,6 +20,9 @@ pub struct Inbound {
     inner: Incoming,
     is_http2: bool,
     was_asked_for: bool,
+    /// Over HTTP/1: how long nothing of it may come while somebody wants it.
+    stall_after: Option<Duration>,
+    stalled: Option<Pin<Box<Sleep>>>,
 }
 
 /// The request ended before it was complete.
@@ -30,12 +35,23 @@ pub enum IncompleteRequest {
     /// The client took the request back (RFC 9113, section 8.1).
     #[error("the client reset the request's stream before its end")]
     Reset,
+    /// Nothing of it came for too long. Over HTTP/2 a stream may be silent for as long as its
+    /// connection answers.
+    #[error("the client sent nothing more of the request's body")]
+    Stalled,
 }
 
 impl Inbound {
-    pub(super) fn wrap(request: Request<Incoming>) -> Request<Self> {
+    pub(super) fn wrap(request: Request<Incoming>, stalled: Duration) -> Request<Self> {
         let is_http2 = request.version() == Version::HTTP_2;
-        request.map(|inner| Self { inner, is_http2, was_asked_for: false })
+        let stall_after = (!is_http2).then_some(stalled);
+        request.map(|inner| Self {
+            inner,
+            is_http2,
+            was_asked_for: false,
+            stall_after,
+            stalled: None,
+        })
     }
 
     /// Whether somebody has begun to read it; a client that expects 100 sends nothing before.
@@ -53,7 +69,13 @@ impl Body for Inbound {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, IncompleteRequest>>> {
         self.was_asked_for = true;
-        let polled = match ready!(Pin::new(&mut self.inner).poll_frame(cx)) {
+        let Poll::Ready(polled) = Pin::new(&mut self.inner).poll_frame(cx) else {
+            let Some(after) = self.stall_after else { return Poll::Pending };
+            ready!(self.stalled.get_or_insert_with(|| Box::pin(sleep(after))).as_mut().poll(cx));
+            return Poll::Ready(Some(Err(IncompleteRequest::Stalled)));
+        };
+        self.stalled = None;
+        let polled = match polled {
             // Over HTTP/1 an early end is hyper's error already, and this is not known.
             None if self.is_http2 && !self.inner.is_end_stream() => {
                 Some(Err(IncompleteRequest::Reset))

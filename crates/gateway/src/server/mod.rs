@@ -5,6 +5,7 @@ mod detect;
 mod framing;
 mod handshake;
 mod inbound;
+mod stall;
 
 use std::error::Error;
 use std::io;
@@ -42,6 +43,9 @@ pub struct ServerLimits {
     /// The most connections at once, at least 1; 10,000 by default. More wait in the kernel's
     /// queue.
     pub max_connections: usize,
+    /// How long a client may take nothing of an answer, or over HTTP/1 send nothing of a body that
+    /// is being read, until its connection is closed; 60 s by default.
+    pub stalled: Duration,
     /// How long requests in flight may take after shutdown was asked for; 30 s by default.
     pub drain: Duration,
 }
@@ -53,6 +57,7 @@ impl Default for ServerLimits {
             max_header_bytes: 64 * 1024,
             max_headers: HYPER_MAX_HEADERS,
             max_connections: 10_000,
+            stalled: Duration::from_secs(60),
             drain: Duration::from_secs(30),
         }
     }
@@ -79,6 +84,10 @@ const HYPER_MAX_HEADERS: usize = 100;
 
 /// hyper refuses a smaller buffer by panicking.
 const HYPER_MIN_BUFFER: usize = 8 * 1024;
+
+/// What a client of HTTP/2 may have under way at once, and what of each answer waits for it to read.
+const MOST_STREAMS: u32 = 128;
+const STREAM_BUFFER: usize = 64 * 1024;
 
 /// How often an HTTP/2 client that may be gone is asked whether it is.
 const PING_EVERY: Duration = Duration::from_secs(30);
@@ -138,6 +147,7 @@ where
             shutdown: shutdown.clone(),
             cut: cut.clone(),
             detect_within: limits.header_read_timeout,
+            stalled: limits.stalled,
             permit,
         };
         connections.spawn(one.run(stream, service.clone()));
@@ -169,6 +179,8 @@ fn builder(limits: &ServerLimits) -> auto::Builder<TokioExecutor> {
         .http2()
         .timer(TokioTimer::new())
         .keep_alive_interval(PING_EVERY)
+        .max_concurrent_streams(MOST_STREAMS)
+        .max_send_buf_size(STREAM_BUFFER)
         .max_header_list_size(u32::try_from(header_bytes).unwrap_or(u32::MAX));
     builder
 }

@@ -22,6 +22,7 @@ mod codings;
 mod copies;
 mod crashes;
 mod credentials;
+mod crowds;
 mod documents;
 mod expiry;
 mod forms;

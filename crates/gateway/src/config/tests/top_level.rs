@@ -344,6 +344,7 @@ fn every_setting_at_the_top_arrives() {
         store = "4s"
         announce = "5s"
         drain = "0s"
+        stalled = "9s"
         max_connections = 7
     "#;
     let config = load(text, &Flags::default()).expect("right");
@@ -366,6 +367,7 @@ fn every_setting_at_the_top_arrives() {
         connect: Duration::from_secs(3),
         store: Duration::from_secs(4),
         drain: Duration::ZERO,
+        stalled: Duration::from_secs(9),
         max_connections: 7,
     };
     assert_eq!(config.limits, limits);
