@@ -166,7 +166,7 @@ async fn prepare(
     let content = content.await.map_err(|error| error.problem())?;
     let key = match place {
         KeyPlace::Header(_) => key_in_head,
-        KeyPlace::Body(at) => body_key(policy, at, &head.headers, &content)?,
+        KeyPlace::Body(at) => body_key(policy, at, &head.headers, content.of(buffered.bytes()))?,
     };
     let Some(key) = key else {
         return match policy.key.required {

@@ -101,7 +101,7 @@ impl Arrival {
             Err(_) => return Identified::Refused("refuse_body"),
         };
         let key = match (key, &place) {
-            (None, KeyPlace::Body(at)) => match body_key(policy, at, headers, &content) {
+            (None, KeyPlace::Body(at)) => match body_key(policy, at, headers, content.of(sent)) {
                 Ok(Some(key)) => key,
                 Ok(None) => return unkeyed(&operation, digest(&scope, &operation, &head, &body)),
                 Err(problem) if problem.kind == ProblemKind::KeyInvalid => {

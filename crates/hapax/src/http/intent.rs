@@ -76,7 +76,7 @@ impl Intent for RequestIntent {
             content_encoding: headers.get(CONTENT_ENCODING).map(HeaderValue::as_bytes),
             headers: &lines,
             body: &self.body,
-            decoded: self.content.bytes().map(AsRef::as_ref),
+            decoded: self.content.of(&self.body).map(AsRef::as_ref),
         })
     }
 }

@@ -40,9 +40,9 @@ pub fn body_key(
     policy: &OperationPolicy,
     place: &Pointer,
     headers: &HeaderMap,
-    content: &Content,
+    content: Option<&Bytes>,
 ) -> Result<Option<Key>, Problem> {
-    let Some(content) = content.bytes() else {
+    let Some(content) = content else {
         return Err(Problem::new(
             ProblemKind::BodyInvalid,
             format!(

@@ -107,7 +107,8 @@ where
         Ok(Prepared::Unkeyed { head, buffered }) => {
             let body = B::from(buffered.bytes().clone());
             let request = Request::from_parts(Arc::unwrap_or_clone(head), body);
-            return Ok(inner.call(request).await?.map(ResponseBody::streaming));
+            let calling = Box::pin(inner.call(request));
+            return Ok(calling.await?.map(ResponseBody::streaming));
         }
         Err(problem) => return Ok(refuse(&problem)),
     };
@@ -117,7 +118,7 @@ where
     let answer = run(&door, inner, prepared).instrument(span).await;
     Ok(respond(match (&door.authorize, head) {
         (Some(may_see), Some(head)) => {
-            authorized(*answer, || permission(may_see.as_ref(), head)).await
+            Box::pin(authorized(*answer, || permission(may_see.as_ref(), head))).await
         }
         _ => *answer,
     }))
@@ -191,7 +192,7 @@ where
     let (key, scope) = match (key, &door.events) {
         (HeadKey::Key(key), _) => (key, scope),
         (HeadKey::InTheBody(place), _) => {
-            match body_key(policy, &place, &head.headers, &content)? {
+            match body_key(policy, &place, &head.headers, content.of(sent))? {
                 Some(key) => (key, scope),
                 None if policy.key.required => return Err(key_missing(&door.fields.key)),
                 None => return Ok(Prepared::Unkeyed { head, buffered }),

@@ -30,7 +30,8 @@ pub struct Content(Inner);
 
 #[derive(Clone, Debug)]
 enum Inner {
-    AsSent(Bytes),
+    /// The body itself, which has no coding.
+    AsSent,
     Decoded(Arc<Buffered>),
     Coded,
 }
@@ -39,10 +40,11 @@ impl Content {
     /// Of a body whose coding is of no interest.
     pub const CODED: Self = Self(Inner::Coded);
 
-    /// The bytes; `None` where a coding is not known here, so that nothing can be said of them.
-    pub fn bytes(&self) -> Option<&Bytes> {
+    /// The bytes of a body that was `sent`; `None` where a coding is not known here, so that nothing
+    /// can be said of them.
+    pub fn of<'a>(&'a self, sent: &'a Bytes) -> Option<&'a Bytes> {
         match &self.0 {
-            Inner::AsSent(bytes) => Some(bytes),
+            Inner::AsSent => Some(sent),
             Inner::Decoded(buffered) => Some(buffered.bytes()),
             Inner::Coded => None,
         }
@@ -61,11 +63,9 @@ pub async fn content(
     budget: &BufferBudget,
 ) -> Result<Content, DecodeError> {
     let codings = match Codings::of(headers) {
-        _ if sent.is_empty() => return Ok(Content(Inner::AsSent(sent.clone()))),
+        _ if sent.is_empty() => return Ok(Content(Inner::AsSent)),
         Codings::Unknown => return Ok(Content::CODED),
-        Codings::Known(codings) if codings.is_empty() => {
-            return Ok(Content(Inner::AsSent(sent.clone())));
-        }
+        Codings::Known(codings) if codings.is_empty() => return Ok(Content(Inner::AsSent)),
         Codings::Known(codings) => codings,
     };
     let mut held = budget.reserve();
@@ -73,7 +73,8 @@ pub async fn content(
         let budget = budget.limit();
         if held.grow(bytes) { Ok(()) } else { Err(DecodeError::NoRoom { budget }) }
     };
-    let decoded = decode_all(&codings, sent, limits, &mut count).await?;
+    // Boxed: what decoders hold is not part of every request's future.
+    let decoded = Box::pin(decode_all(&codings, sent, limits, &mut count)).await?;
     Ok(Content(Inner::Decoded(Arc::new(Buffered::new(decoded, held)))))
 }
 
@@ -84,7 +85,8 @@ pub(in crate::http) async fn content_of_answer(headers: &HeaderMap, body: &Bytes
         Codings::Unknown => None,
         Codings::Known(codings) if codings.is_empty() || body.is_empty() => Some(body.clone()),
         Codings::Known(codings) => {
-            decode_all(&codings, body, ReadLimits::default(), &mut |_| Ok(())).await.ok()
+            let mut count = |_| Ok(());
+            Box::pin(decode_all(&codings, body, ReadLimits::default(), &mut count)).await.ok()
         }
     }
 }
