@@ -1,5 +1,7 @@
 //! By what one request is found again in logs: its id and its trace. Neither is ever identity.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use http::{HeaderMap, HeaderName, HeaderValue};
 use tracing::{Span, debug_span};
 use uuid::Uuid;
@@ -27,7 +29,7 @@ impl Correlation {
         let trace = only(headers, &TRACEPARENT).and_then(trace_id);
         let id = field.map(|field| {
             let own = only(headers, field).filter(|id| is_fit(id)).cloned();
-            let id = own.or_else(|| HeaderValue::try_from(Uuid::now_v7().to_string()).ok());
+            let id = own.or_else(|| HeaderValue::try_from(made().to_string()).ok());
             let id = id.unwrap_or_else(|| HeaderValue::from_static("-"));
             headers.insert(field, id.clone());
             (field.clone(), id)
@@ -49,6 +51,15 @@ impl Correlation {
             headers.entry(field).or_insert(id);
         }
     }
+}
+
+/// An id of our own, a UUIDv7. It is no secret, so no system call is made for each request.
+fn made() -> Uuid {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let mut random = [0; 10];
+    fastrand::fill(&mut random);
+    let millis = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
+    uuid::Builder::from_unix_timestamp_millis(millis, &random).into_uuid()
 }
 
 /// Short, and nothing in it that means something in a log.

@@ -175,7 +175,7 @@ impl Outage {
         Fut: Future<Output = Executed<Response<AnswerBody>>> + Send + 'static,
     {
         let outage = Arc::clone(self);
-        let running = tokio::spawn(async move { outage.run(passing, forward).await });
+        let running = self.hapax.go_on(async move { outage.run(passing, forward).await })?;
         running.await.unwrap_or_else(|_| Err(not_noted()))
     }
 

@@ -9,6 +9,7 @@ use hapax_core::{
 use hapax_store::{MemoryStore, SecretPin, Store, StoreError, SystemClock};
 use parking_lot::RwLock;
 use thiserror::Error;
+use tokio::task::JoinHandle;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::warn;
 
@@ -288,6 +289,23 @@ impl Hapax {
     /// How many attempts are under way, those that wait included.
     pub fn under_way(&self) -> usize {
         self.inner.tracker.len()
+    }
+
+    /// Runs work that goes on without whoever waits for it, and that [`shutdown`](Self::shutdown)
+    /// waits for, as it does for attempts.
+    ///
+    /// # Errors
+    /// The problem `draining` once a shutdown has begun: nothing of it was done.
+    pub fn go_on<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> Result<JoinHandle<T>, Problem> {
+        // As in `track`: it is counted before the check.
+        let _counted = self.inner.tracker.token();
+        if self.is_draining() {
+            return Err(draining());
+        }
+        Ok(self.inner.tracker.spawn(work))
     }
 
     /// Answers one attempt: claims, decides, executes if nobody did, settles.

@@ -437,3 +437,22 @@ async fn shutdown_waits_for_executions_then_makes_the_rest_uncertain() {
     assert_eq!(problem(stuck.await.unwrap()), ProblemKind::OutcomeUnknown);
     assert_eq!(world.state().await, State::Uncertain);
 }
+
+#[tokio::test(start_paused = true)]
+async fn shutdown_waits_for_what_goes_on_without_its_caller_and_nothing_new_begins() {
+    let world = world(policy()).await;
+    let gate = Arc::new(Semaphore::new(0));
+    let held = Arc::clone(&gate);
+    let going = world.hapax.go_on(async move { held.acquire().await.unwrap().forget() }).unwrap();
+    drop(going);
+    let hapax = world.hapax.clone();
+    let stopping = tokio::spawn(async move { hapax.shutdown(Duration::from_secs(5)).await });
+    while !world.hapax.is_draining() {
+        tokio::task::yield_now().await;
+    }
+    assert!(!stopping.is_finished());
+    let refused = world.hapax.go_on(async { panic!("nothing new begins") });
+    assert_eq!(refused.unwrap_err().kind, ProblemKind::Draining);
+    gate.add_permits(1);
+    assert_eq!(stopping.await.unwrap(), 0);
+}
