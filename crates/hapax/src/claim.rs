@@ -53,53 +53,71 @@ impl Attempting {
 
     /// The whole way of an attempt whose effect is one call; answers through the slot, whatever
     /// happens.
-    pub(crate) async fn run<T, F, Fut>(self, intent: impl Intent, execute: F, slot: ReplySlot<T>)
+    pub(crate) fn run<T, F, Fut>(
+        self,
+        intent: impl Intent,
+        execute: F,
+        slot: ReplySlot<T>,
+    ) -> impl Future<Output = ()>
     where
         T: Send + 'static,
         F: FnOnce(Attempt) -> Fut + Send + 'static,
         Fut: Future<Output = Box<Executed<T>>> + Send + 'static,
     {
-        // Nothing happens between the claim and the send, so one write is both.
-        let taken = self.take(&intent, Admission::WithClaim, &slot).await;
-        // It holds the request; what is executed holds its own.
-        drop(intent);
+        async move {
+            // Nothing happens between the claim and the send, so one write is both.
+            let taken = self.take(&intent, Admission::WithClaim, &slot).await;
+            // It holds the request; what is executed holds its own.
+            drop(intent);
+            let Some((record, attempt)) = self.ours(taken, &slot) else { return };
+            self.execute_and_settle(record, attempt, execute, slot).await;
+        }
+    }
+
+    /// What is ours, or its caller has its answer.
+    pub(crate) fn ours<R, T>(&self, taken: Taken<R>, slot: &ReplySlot<T>) -> Option<R> {
         match taken {
-            Taken::Ours((record, attempt)) => {
-                self.execute_and_settle(record, attempt, execute, slot).await;
-            }
+            Taken::Ours(ours) => Some(ours),
             Taken::Answered(decision, answer) => {
                 self.count(decision);
                 slot.send(answer.widen());
+                None
             }
         }
     }
 
     /// Claims the record for a caller that still waits, with what the execution is told of it; or
     /// finds out what to answer instead.
-    pub(crate) async fn take(
+    pub(crate) fn take(
         &self,
         intent: &dyn Intent,
         admission: Admission,
         early: &dyn Early,
-    ) -> Taken<(Box<Record>, Attempt)> {
-        match self.new_claim(admission) {
-            Ok(claim) => self.take_by(&claim, None, intent, early).await,
-            Err(error) => self.store_failed(&error),
+    ) -> impl Future<Output = Taken<(Box<Record>, Attempt)>> {
+        async move {
+            let claim = match self.new_claim(admission) {
+                Ok(claim) => claim,
+                Err(error) => return self.store_failed(&error),
+            };
+            self.take_by(&claim, None, intent, early).await
         }
     }
 
     /// As [`take`](Self::take), by this claim, which may have been issued already.
-    pub(crate) async fn take_by(
+    pub(crate) fn take_by(
         &self,
         claim: &NewClaim,
         claimed: Option<Claimed>,
         intent: &dyn Intent,
         early: &dyn Early,
-    ) -> Taken<(Box<Record>, Attempt)> {
-        match self.take_record(claim, claimed, intent, early).await {
-            Ok(Taken::Ours(record)) => self.attempt_at(record, early).await,
-            Ok(Taken::Answered(decision, answer)) => Taken::Answered(decision, answer),
-            Err(error) => self.store_failed(&error),
+    ) -> impl Future<Output = Taken<(Box<Record>, Attempt)>> {
+        async move {
+            let taken = self.take_record(claim, claimed, intent, early).await;
+            let record = match taken.unwrap_or_else(|error| self.store_failed(&error)) {
+                Taken::Ours(record) => record,
+                Taken::Answered(decision, answer) => return Taken::Answered(decision, answer),
+            };
+            self.attempt_at(record, early).await
         }
     }
 
@@ -138,85 +156,89 @@ impl Attempting {
         Taken::Answered("store_unavailable", Answer::Problem(self.store_problem(error)))
     }
 
-    async fn take_record(
+    fn take_record(
         &self,
         claim: &NewClaim,
         mut claimed: Option<Claimed>,
         intent: &dyn Intent,
         early: &dyn Early,
-    ) -> Result<Taken, StoreError> {
-        let store = &self.engine.inner.store;
-        for _ in 0..TURNS {
-            let claimed = match claimed.take() {
-                Some(claimed) => claimed,
-                None => {
-                    self.insist(early, || self.writes(Kind::Claim, store.claim(claim.clone())))
-                        .await?
+    ) -> impl Future<Output = Result<Taken, StoreError>> {
+        async move {
+            let store = &self.engine.inner.store;
+            for _ in 0..TURNS {
+                let claimed = match claimed.take() {
+                    Some(claimed) => claimed,
+                    None => {
+                        self.insist(early, || self.writes(Kind::Claim, store.claim(claim.clone())))
+                            .await?
+                    }
+                };
+                if let Some(taken) = self.take_claimed(claimed, claim, intent, early).await? {
+                    return Ok(taken);
                 }
-            };
-            if let Some(taken) = self.take_claimed(claimed, claim, intent, early).await? {
-                return Ok(taken);
             }
+            Ok(self.in_flight())
         }
-        Ok(self.in_flight())
     }
 
     /// What a claim came to, once the record stands still; `None`: it is gone, claim again.
     ///
     /// What is rare is boxed, so that its future is not part of every attempt's.
-    async fn take_claimed(
+    fn take_claimed(
         &self,
         claimed: Claimed,
         claim: &NewClaim,
         intent: &dyn Intent,
         early: &dyn Early,
-    ) -> Result<Option<Taken>, StoreError> {
-        let store = &self.engine.inner.store;
-        let mut found = match claimed {
-            Claimed::Ours(record) => return Ok(Some(Taken::Ours(record))),
-            Claimed::Theirs(found) => found,
-            Claimed::Gone => return Ok(None),
-        };
-        let mut evidence = None;
-        for _ in 0..TURNS {
-            let (decision, rules) = self.decide(&found, Some(intent), evidence.take()).await?;
-            match decision {
-                Decision::Advance(reason) => {
-                    let seen = found.record.seen();
-                    let advance = Advance { seen, reason, claim: claim.clone() };
-                    let write = || self.writes(Kind::Claim, store.advance(advance.clone()));
-                    match Box::pin(self.insist(early, write)).await? {
-                        Claimed::Ours(record) => return Ok(Some(Taken::Ours(record))),
-                        Claimed::Theirs(now) => found = now,
-                        Claimed::Gone => return Ok(None),
+    ) -> impl Future<Output = Result<Option<Taken>, StoreError>> {
+        async move {
+            let store = &self.engine.inner.store;
+            let mut found = match claimed {
+                Claimed::Ours(record) => return Ok(Some(Taken::Ours(record))),
+                Claimed::Theirs(found) => found,
+                Claimed::Gone => return Ok(None),
+            };
+            let mut evidence = None;
+            for _ in 0..TURNS {
+                let (decision, rules) = self.decide(&found, Some(intent), evidence.take()).await?;
+                match decision {
+                    Decision::Advance(reason) => {
+                        let seen = found.record.seen();
+                        let advance = Box::new(Advance { seen, reason, claim: claim.clone() });
+                        let write = || self.writes(Kind::Claim, store.advance((*advance).clone()));
+                        match Box::pin(self.insist(early, write)).await? {
+                            Claimed::Ours(record) => return Ok(Some(Taken::Ours(record))),
+                            Claimed::Theirs(now) => found = now,
+                            Claimed::Gone => return Ok(None),
+                        }
                     }
-                }
-                Decision::Doubt => {
-                    let seen = found.record.seen();
-                    match Box::pin(self.insist(early, || store.doubt(self.id, seen))).await? {
-                        Some(now) => *found = now,
-                        None => return Ok(None),
+                    Decision::Doubt => {
+                        let seen = Box::new(found.record.seen());
+                        match Box::pin(self.insist(early, || store.doubt(self.id, *seen))).await? {
+                            Some(now) => *found = now,
+                            None => return Ok(None),
+                        }
                     }
-                }
-                Decision::Probe => match Box::pin(self.ask(&found)).await {
-                    Looked::Moved(now) => found = now,
-                    Looked::Gone => return Ok(None),
-                    Looked::Still { evidence: learned, of, .. } => {
-                        evidence = Some(learned);
-                        // A closer is an attempt of its own.
-                        (found.record.attempt, found.record.owner) = (of.attempt, of.owner);
+                    Decision::Probe => match Box::pin(self.ask(&found)).await {
+                        Looked::Moved(now) => found = now,
+                        Looked::Gone => return Ok(None),
+                        Looked::Still { evidence: learned, of, .. } => {
+                            evidence = Some(learned);
+                            // A closer is an attempt of its own.
+                            (found.record.attempt, found.record.owner) = (of.attempt, of.owner);
+                        }
+                    },
+                    Decision::InFlight => {
+                        return Ok(Some(Box::pin(self.wait(intent, early)).await));
                     }
-                },
-                Decision::InFlight => {
-                    return Ok(Some(Box::pin(self.wait(intent, early)).await));
-                }
-                decided => {
-                    let (word, answer) = self.answer(decided, found, &rules);
-                    return Ok(Some(Taken::Answered(word, answer)));
+                    decided => {
+                        let (word, answer) = self.answer(decided, found, &rules);
+                        return Ok(Some(Taken::Answered(word, answer)));
+                    }
                 }
             }
+            Ok(Some(self.in_flight()))
         }
-        Ok(Some(self.in_flight()))
     }
 
     pub(crate) fn new_claim(&self, admission: Admission) -> Result<NewClaim, StoreError> {
@@ -242,31 +264,33 @@ impl Attempting {
     ///
     /// The caller waits for the store's timeout at most and is then told that nothing was
     /// executed; the write goes on, and what it may still claim is undone by whoever asked.
-    pub(crate) async fn insist<'a, R>(
+    pub(crate) fn insist<'a, R>(
         &'a self,
         early: &dyn Early,
         write: impl Fn() -> hapax_store::Reply<'a, R>,
-    ) -> Result<R, StoreError> {
-        let inner = &self.engine.inner;
-        let late = || self.store_problem(&StoreError::Unavailable { reason: String::new() });
-        let mut patience = Patience::of(self, early, late);
-        let mut pause = Duration::from_millis(20);
-        let mut was_lost = false;
-        loop {
-            let error = match patience.wait(write()).await {
-                Ok(done) => return Ok(done),
-                Err(error) => error,
-            };
-            // After a lost answer no other failure says what became of that write: it has to be
-            // issued until the store tells, or the record would be nobody's.
-            was_lost |= error.certainty() == Certainty::MayBeWritten;
-            let regressed = matches!(error, StoreError::Regressed { .. });
-            if !was_lost || regressed || inner.abandon.is_cancelled() {
-                return Err(error);
+    ) -> impl Future<Output = Result<R, StoreError>> {
+        async move {
+            let inner = &self.engine.inner;
+            let late = || self.store_problem(&StoreError::Unavailable { reason: String::new() });
+            let mut patience = Patience::of(self, early, late);
+            let mut pause = Duration::from_millis(20);
+            let mut was_lost = false;
+            loop {
+                let error = match patience.wait(write()).await {
+                    Ok(done) => return Ok(done),
+                    Err(error) => error,
+                };
+                // After a lost answer no other failure says what became of that write: it has to be
+                // issued until the store tells, or the record would be nobody's.
+                was_lost |= error.certainty() == Certainty::MayBeWritten;
+                let regressed = matches!(error, StoreError::Regressed { .. });
+                if !was_lost || regressed || inner.abandon.is_cancelled() {
+                    return Err(error);
+                }
+                warn!(%error, "a claim's answer was lost; issuing it again");
+                patience.pause(pause).await;
+                pause = (pause * 2).min(Duration::from_secs(1));
             }
-            warn!(%error, "a claim's answer was lost; issuing it again");
-            patience.pause(pause).await;
-            pause = (pause * 2).min(Duration::from_secs(1));
         }
     }
 }

@@ -7,6 +7,7 @@
 use std::{
     convert::Infallible,
     mem,
+    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -75,7 +76,11 @@ pub(crate) struct NotTaken;
 
 impl Hapax {
     /// Answers one attempt of a service whose handler takes it. See [`run`](Self::run).
-    pub(crate) async fn run_taking<T, F, Fut>(&self, arrived: Arrived, execute: F) -> Box<Answer<T>>
+    pub(crate) fn run_taking<T, F, Fut>(
+        &self,
+        arrived: Arrived,
+        execute: F,
+    ) -> impl Future<Output = Box<Answer<T>>>
     where
         T: Send + 'static,
         F: FnOnce(Arc<Desk>) -> Fut + Send + 'static,
@@ -92,18 +97,17 @@ impl Hapax {
                 granted: Mutex::new(Some(granted)),
                 misused: AtomicBool::new(false),
             });
-            let limits = async {
+            let limits = pin!(async {
                 match limits.await {
                     Ok(limits) => limits,
                     // Nothing was taken, so nothing is limited here.
                     Err(_) => std::future::pending().await,
                 }
-            };
+            });
             let execution = Box::pin(execute(Arc::clone(&desk)));
             let driven = desk.engine.drive(limits, execution).await;
             desk.settle(driven, slot).await;
         })
-        .await
     }
 }
 

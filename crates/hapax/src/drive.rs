@@ -42,52 +42,55 @@ impl Hapax {
     /// Runs an execution. The limits count from when `granted` is ready; before, it only prepares.
     pub(crate) fn drive<T>(
         &self,
-        granted: impl Future<Output = Limits>,
+        granted: Pin<&mut impl Future<Output = Limits>>,
         execution: Pin<Box<impl Future<Output = T>>>,
     ) -> impl Future<Output = Driven<T>> {
         self.drive_caught(granted, catch(execution))
     }
 
-    async fn drive_caught<T>(
+    fn drive_caught<T>(
         &self,
-        granted: impl Future<Output = Limits>,
+        granted: Pin<&mut impl Future<Output = Limits>>,
         execution: impl Future<Output = Option<T>>,
-    ) -> Driven<T> {
-        let limited = pin!(async {
-            let limits = granted.await;
-            let ends = Instant::now().checked_add(limits.timeout);
-            let limit = async {
-                // Most executions end long before, so the renewing task is rare.
-                let _renewing = match limits.lease {
-                    Some((ownership, lease)) if lease / 3 < limits.timeout => {
-                        sleep(lease / 3).await;
-                        Some(Renewing::start(self, ownership, lease))
+    ) -> impl Future<Output = Driven<T>> {
+        async move {
+            let limited = pin!(async {
+                let limits = granted.await;
+                let ends = Instant::now().checked_add(limits.timeout);
+                let limit = async {
+                    // Most executions end long before, so the renewing task is rare.
+                    let _renewing = match limits.lease {
+                        Some((ownership, lease)) if lease / 3 < limits.timeout => {
+                            sleep(lease / 3).await;
+                            Some(Renewing::start(self, ownership, lease))
+                        }
+                        _ => None,
+                    };
+                    match ends {
+                        Some(ends) => sleep_until(ends).await,
+                        // A limit that no clock can hold is none.
+                        None => std::future::pending().await,
                     }
-                    _ => None,
                 };
-                match ends {
-                    Some(ends) => sleep_until(ends).await,
-                    // A limit that no clock can hold is none.
-                    None => std::future::pending().await,
+                // Boxed: timers are not part of what never waits.
+                Box::pin(self.limited(limit)).await;
+                limits.timeout
+            });
+            tokio::select! {
+                biased;
+                executed = execution => match executed {
+                    Some(executed) => Driven::Ended(executed),
+                    None => {
+                        error!("the execution panicked");
+                        Driven::Panicked
+                    }
+                },
+                timeout = limited => {
+                    info!(?timeout, "no complete answer in time");
+                    Driven::TimedOut
                 }
-            };
-            self.limited(limit).await;
-            limits.timeout
-        });
-        tokio::select! {
-            biased;
-            executed = execution => match executed {
-                Some(executed) => Driven::Ended(executed),
-                None => {
-                    error!("the execution panicked");
-                    Driven::Panicked
-                }
-            },
-            timeout = limited => {
-                info!(?timeout, "no complete answer in time");
-                Driven::TimedOut
+                () = self.inner.abandon.cancelled() => Driven::Abandoned,
             }
-            () = self.inner.abandon.cancelled() => Driven::Abandoned,
         }
     }
 }

@@ -358,29 +358,35 @@ impl Hapax {
     }
 
     /// Runs the whole way of an attempt, which shutdown waits for and the caller's end does not end.
-    pub(crate) async fn track<T, F>(
+    pub(crate) fn track<T, F>(
         &self,
         attempt: impl FnOnce(ReplySlot<T>) -> F,
-    ) -> Box<Answer<T>>
+    ) -> impl Future<Output = Box<Answer<T>>>
     where
         T: Send + 'static,
         F: Future<Output = ()> + Send + 'static,
     {
         // It is tracked before the check, so that a shutdown that begins in between waits.
         let token = self.inner.tracker.token();
-        if self.is_draining() {
-            return Box::new(Answer::Problem(draining()));
-        }
-        // Large, and boxed before anything is built around it that would be as large.
         let (slot, arriving) = ReplySlot::new();
-        let attempt = Box::pin(attempt(slot));
-        let attempt = self.lives(async move {
-            attempt.await;
-            drop(token);
-        });
-        // It may go on behind its answer.
-        drop(begin(Box::pin(attempt)).await);
-        arriving.answer().await
+        let begun = if self.is_draining() {
+            slot.send(Answer::Problem(draining()));
+            None
+        } else {
+            // Large, and boxed before anything is built around it that would be as large.
+            let attempt = self.lives(Box::pin(attempt(slot)));
+            Some(begin(Box::pin(async move {
+                attempt.await;
+                drop(token);
+            })))
+        };
+        async move {
+            if let Some(begun) = begun {
+                // It may go on behind its answer.
+                drop(begun.await);
+            }
+            arriving.answer().await
+        }
     }
 
     /// Stops: refuses new attempts, waits for executions up to `bound`, then makes what is left

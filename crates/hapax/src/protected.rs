@@ -100,7 +100,8 @@ impl Registered {
     /// The operation, its policy's text stored.
     pub(crate) async fn ready(&self, engine: &Hapax) -> Result<&Arc<Operation>, StoreError> {
         if !self.stored.load(Ordering::Acquire) {
-            engine.remember_once(&self.operation).await?;
+            // Once, so that its future is not part of every attempt's.
+            Box::pin(engine.remember_once(&self.operation)).await?;
             self.stored.store(true, Ordering::Release);
         }
         Ok(&self.operation)

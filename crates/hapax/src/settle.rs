@@ -1,6 +1,9 @@
 //! From an execution to a durable ending: drive it, classify what came back, settle, answer.
 
-use std::{pin::Pin, time::Duration};
+use std::{
+    pin::{Pin, pin},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use hapax_core::{
@@ -40,20 +43,19 @@ pub(crate) struct Settling<T> {
 
 impl Attempting {
     /// Executes an admitted record, settles it, answers the caller and the waiters.
-    pub(crate) async fn execute_and_settle<T, F, Fut>(
+    pub(crate) fn execute_and_settle<T, F, Fut>(
         &self,
         record: Box<Record>,
         attempt: Attempt,
         execute: F,
         slot: ReplySlot<T>,
-    ) where
+    ) -> impl Future<Output = ()>
+    where
         T: Send + 'static,
         F: FnOnce(Attempt) -> Fut + Send + 'static,
         Fut: Future<Output = Box<Executed<T>>> + Send + 'static,
     {
-        let leading = self.engine.inner.waiters.lead(self.id, self.fingerprint);
         let facts = attempt.clone();
-        let limits = std::future::ready(self.limits(&record));
         let execution = Box::pin(async {
             // A service tells by its answer, so there is nothing to interrupt.
             let _ = self.pass(Kind::Service, Moment::Before).await;
@@ -61,32 +63,34 @@ impl Attempting {
             let _ = self.pass(Kind::Service, Moment::Acted).await;
             executed
         });
-        let driven = self.drive(limits, execution).await;
-        let executed = match driven {
-            Driven::Ended(executed) => executed,
-            _ => {
-                let sent = facts.sent().may_have_left();
-                let ended = if sent { Ended::Lost } else { Ended::NeverSent };
-                Box::new(Executed { ended, live: None })
-            }
-        };
-        let classified = self.classify(&record, &executed.ended);
-        self.count_executed(&facts, classified, &executed.ended);
-        self.settle(&record, Settling { classified, executed, leading, slot }).await;
+        async move {
+            let leading = self.engine.inner.waiters.lead(self.id, self.fingerprint);
+            let limits = pin!(std::future::ready(self.limits(&record)));
+            let executed = match self.drive(limits, execution).await {
+                Driven::Ended(executed) => executed,
+                _ => {
+                    let sent = facts.sent().may_have_left();
+                    let ended = if sent { Ended::Lost } else { Ended::NeverSent };
+                    Box::new(Executed { ended, live: None })
+                }
+            };
+            let classified = self.classify(&record, &executed.ended);
+            self.count_executed(&facts, classified, &executed.ended);
+            self.settle(&record, Settling { classified, executed, leading, slot }).await;
+        }
     }
 
     /// Drives an execution, measured.
     pub(crate) fn drive<T>(
         &self,
-        granted: impl Future<Output = Limits>,
+        granted: Pin<&mut impl Future<Output = Limits>>,
         execution: Pin<Box<impl Future<Output = T>>>,
     ) -> impl Future<Output = Driven<T>> {
-        let driving = self.engine.drive(granted, execution);
         async move {
             let executing = gauge!(EXECUTING);
             executing.increment(1);
             let begun = Instant::now();
-            let driven = driving.await;
+            let driven = self.engine.drive(granted, execution).await;
             executing.decrement(1);
             histogram!(EXECUTION_SECONDS, "operation" => self.operation.label())
                 .record(begun.elapsed().as_secs_f64());
@@ -142,23 +146,29 @@ impl Attempting {
     }
 
     /// Stores what an attempt came to, and answers.
-    pub(crate) async fn settle<T: Send>(&self, record: &Record, mut settling: Settling<T>) {
-        let settlement = self.settlement(&mut settling);
-        let written = self.store_settlement(record, settlement, &settling.slot).await;
-        let Some(written) = written else { return };
-        if let Written::Refused { why: WriteRefused::NotClean, found } = &written
-            && settling.classified == Classified::NotApplied
-            && found.record.ownership() == record.ownership()
-        {
-            // A write that was given up half-way was done all the same. Left as it is, the record
-            // would be in flight until its lease is over.
-            settling.classified = Classified::Uncertain { show: false };
-            let unknown = Settlement::Unknown { observed: None };
-            let again = Box::pin(self.store_settlement(record, unknown, &settling.slot)).await;
-            let Some(written) = again else { return };
-            return self.answer_settled(written, settling).await;
+    pub(crate) fn settle<T: Send>(
+        &self,
+        record: &Record,
+        mut settling: Settling<T>,
+    ) -> impl Future<Output = ()> {
+        async move {
+            let settlement = self.settlement(&mut settling);
+            let written = self.store_settlement(record, settlement, &settling.slot).await;
+            let Some(written) = written else { return };
+            if let Written::Refused { why: WriteRefused::NotClean, found } = &written
+                && settling.classified == Classified::NotApplied
+                && found.record.ownership() == record.ownership()
+            {
+                // A write that was given up half-way was done all the same. Left as it is, the record
+                // would be in flight until its lease is over.
+                settling.classified = Classified::Uncertain { show: false };
+                let unknown = Settlement::Unknown { observed: None };
+                let again = Box::pin(self.store_settlement(record, unknown, &settling.slot)).await;
+                let Some(written) = again else { return };
+                return self.answer_settled(written, settling).await;
+            }
+            self.answer_settled(written, settling).await;
         }
-        self.answer_settled(written, settling).await;
     }
 
     /// Answers the caller and those who wait, once it is durable what the attempt came to.
@@ -226,32 +236,36 @@ impl Attempting {
 
     /// Settles until the store has taken it. The caller waits for the store's timeout at most and
     /// is then told that the outcome is unknown, since for it, it is.
-    pub(crate) async fn store_settlement(
+    pub(crate) fn store_settlement(
         &self,
         record: &Record,
         settlement: Settlement,
         early: &dyn Early,
-    ) -> Option<Written> {
-        let inner = &self.engine.inner;
-        let mut patience = Patience::of(self, early, || self.unknown_problem(false));
-        let mut pause = SETTLE_PAUSE.0;
-        loop {
-            let writing = self
-                .writes(Kind::Settle, inner.store.settle(record.ownership(), settlement.clone()));
-            let failed = match patience.wait(writing).await {
-                Ok(written) => return Some(written),
-                Err(failed) => failed,
-            };
-            counter!(SETTLE_RETRIES).increment(1);
-            let regressed = matches!(failed, StoreError::Regressed { .. });
-            if regressed || inner.abandon.is_cancelled() {
-                error!(error = %failed, record = %record.id, "an ending could not be stored");
-                early.refuse(self.unknown_problem(false));
-                return None;
+    ) -> impl Future<Output = Option<Written>> {
+        async move {
+            let inner = &self.engine.inner;
+            let mut patience = Patience::of(self, early, || self.unknown_problem(false));
+            let mut pause = SETTLE_PAUSE.0;
+            loop {
+                let writing = self.writes(
+                    Kind::Settle,
+                    inner.store.settle(record.ownership(), settlement.clone()),
+                );
+                let failed = match patience.wait(writing).await {
+                    Ok(written) => return Some(written),
+                    Err(failed) => failed,
+                };
+                counter!(SETTLE_RETRIES).increment(1);
+                let regressed = matches!(failed, StoreError::Regressed { .. });
+                if regressed || inner.abandon.is_cancelled() {
+                    error!(error = %failed, record = %record.id, "an ending could not be stored");
+                    early.refuse(self.unknown_problem(false));
+                    return None;
+                }
+                warn!(error = %failed, "an ending could not be stored yet; trying again");
+                patience.pause(pause).await;
+                pause = (pause * 2).min(SETTLE_PAUSE.1);
             }
-            warn!(error = %failed, "an ending could not be stored yet; trying again");
-            patience.pause(pause).await;
-            pause = (pause * 2).min(SETTLE_PAUSE.1);
         }
     }
 

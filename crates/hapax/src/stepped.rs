@@ -1,6 +1,6 @@
 //! The way of an attempt whose effect is told by steps: take, execute, settle.
 
-use std::sync::Arc;
+use std::{pin::pin, sync::Arc};
 
 use hapax_core::{
     Admission, Classified, OutcomeClass, OwnState, Progress, Record, classify, classify_steps,
@@ -46,15 +46,9 @@ impl Attempting {
         F: FnOnce(Arc<Running>) -> Fut + Send + 'static,
         Fut: Future<Output = Box<Executed<T>>> + Send + 'static,
     {
-        let running = match taken {
-            Taken::Ours(running) => running,
-            Taken::Answered(decision, answer) => {
-                self.count(decision);
-                return slot.send(answer.widen());
-            }
-        };
+        let Some(running) = self.ours(taken, &slot) else { return };
         let leading = self.engine.inner.waiters.lead(self.id, self.fingerprint);
-        let limits = std::future::ready(self.limits(&running.record()));
+        let limits = pin!(std::future::ready(self.limits(&running.record())));
         let execution = Box::pin(execute(Arc::clone(&running)));
         let driven = self.drive(limits, execution).await;
         self.settle_steps(&running, driven, leading, slot).await;

@@ -283,7 +283,10 @@ impl<'t> Reader<'t> {
     }
 
     fn skip_whitespace(&mut self) {
-        self.skip_while(|byte| matches!(byte, b' ' | b'\t' | b'\n' | b'\r'));
+        // Mostly there is none.
+        while let Some(b' ' | b'\t' | b'\n' | b'\r') = self.peek() {
+            self.at += 1;
+        }
     }
 
     fn skip_while(&mut self, class: impl Fn(u8) -> bool) {

@@ -83,13 +83,13 @@ where
     }
 }
 
-async fn answer<S, B, R>(
+fn answer<S, B, R>(
     door: Arc<Door>,
-    mut inner: S,
+    inner: S,
     head: Arc<Parts>,
     body: B,
     key: HeadKey,
-) -> Answered<R, S::Error>
+) -> impl Future<Output = Answered<R, S::Error>> + Send
 where
     S: Service<Request<B>, Response = Response<R>> + Send + 'static,
     S::Future: Send + 'static,
@@ -99,29 +99,44 @@ where
     R: Body<Data = Bytes> + Unpin + Send + 'static,
     R::Error: Into<BoxError> + Send,
 {
-    if door.protected.is_bare.load(Ordering::Relaxed) {
-        return Ok(refuse(&not_set_up()));
+    async move {
+        if door.protected.is_bare.load(Ordering::Relaxed) {
+            return Ok(refuse(&not_set_up()));
+        }
+        let prepared = match prepare(&door, head, body, key).await {
+            Ok(Prepared::Keyed(keyed)) => keyed,
+            Ok(Prepared::Unkeyed { head, buffered }) => {
+                return Box::pin(unkeyed(inner, head, buffered)).await;
+            }
+            Err(problem) => return Ok(refuse(&problem)),
+        };
+        let (operation, record) = (&door.policy().name, prepared.arrived.id);
+        let span = info_span!("attempt", %operation, %record);
+        let head = door.authorize.is_some().then(|| Arc::clone(&prepared.head));
+        let answer = run(&door, inner, prepared).instrument(span).await;
+        Ok(respond(match (&door.authorize, head) {
+            (Some(may_see), Some(head)) => {
+                Box::pin(authorized(*answer, || permission(may_see.as_ref(), head))).await
+            }
+            _ => *answer,
+        }))
     }
-    let prepared = match prepare(&door, head, body, key).await {
-        Ok(Prepared::Keyed(keyed)) => keyed,
-        Ok(Prepared::Unkeyed { head, buffered }) => {
-            let body = B::from(buffered.bytes().clone());
-            let request = Request::from_parts(Arc::unwrap_or_clone(head), body);
-            let calling = Box::pin(inner.call(request));
-            return Ok(calling.await?.map(ResponseBody::streaming));
-        }
-        Err(problem) => return Ok(refuse(&problem)),
-    };
-    let span =
-        info_span!("attempt", operation = %door.policy().name, record = %prepared.arrived.id);
-    let head = door.authorize.is_some().then(|| Arc::clone(&prepared.head));
-    let answer = run(&door, inner, prepared).instrument(span).await;
-    Ok(respond(match (&door.authorize, head) {
-        (Some(may_see), Some(head)) => {
-            Box::pin(authorized(*answer, || permission(may_see.as_ref(), head))).await
-        }
-        _ => *answer,
-    }))
+}
+
+/// Passes a request on whose key was to be in its body, and was not.
+async fn unkeyed<S, B, R>(
+    mut inner: S,
+    head: Arc<Parts>,
+    buffered: Buffered,
+) -> Answered<R, S::Error>
+where
+    S: Service<Request<B>, Response = Response<R>>,
+    B: From<Bytes>,
+    R: Body<Data = Bytes>,
+{
+    let body = B::from(buffered.bytes().clone());
+    let answer = inner.call(Request::from_parts(Arc::unwrap_or_clone(head), body)).await?;
+    Ok(answer.map(ResponseBody::streaming))
 }
 
 /// A request whose body is there.
@@ -167,55 +182,57 @@ fn key_in_head(door: &Door, headers: &HeaderMap) -> Result<Option<HeadKey>, Prob
 }
 
 /// 2. to 4.: scope, body, fingerprint. Nothing is claimed before all of it is there.
-async fn prepare<B>(
+fn prepare<B>(
     door: &Door,
     head: Arc<Parts>,
     body: B,
     key: HeadKey,
-) -> Result<Prepared, Problem>
+) -> impl Future<Output = Result<Prepared, Problem>>
 where
     B: Body<Data = Bytes> + Send,
     B::Error: Into<BoxError>,
 {
-    let policy = door.policy();
-    let scope = match key {
-        HeadKey::OfTheEvent => None,
-        HeadKey::InTheBody(_) if !policy.key.required => door.scope(&head),
-        _ => Some(door.scope(&head).ok_or_else(scope_missing)?),
-    };
-    check_compared(&door.fields.compared, &head.headers)?;
-    let buffered =
-        read_bounded(body, door.limits, &door.budget).await.map_err(|error| error.problem())?;
-    let (place, headers, sent) = (&door.fields.key, &head.headers, buffered.bytes());
-    let content = needed_content(policy, place, headers, sent, door.limits, &door.budget).await;
-    let content = content.map_err(|error| error.problem())?;
-    let (key, scope) = match (key, &door.events) {
-        (HeadKey::Key(key), _) => (key, scope),
-        (HeadKey::InTheBody(place), _) => {
-            match body_key(policy, &place, &head.headers, content.of(sent))? {
-                Some(key) => (key, scope),
-                None if policy.key.required => return Err(key_missing(&door.fields.key)),
-                None => return Ok(Prepared::Unkeyed { head, buffered }),
+    async move {
+        let policy = door.policy();
+        let scope = match key {
+            HeadKey::OfTheEvent => None,
+            HeadKey::InTheBody(_) if !policy.key.required => door.scope(&head),
+            _ => Some(door.scope(&head).ok_or_else(scope_missing)?),
+        };
+        check_compared(&door.fields.compared, &head.headers)?;
+        let buffered =
+            read_bounded(body, door.limits, &door.budget).await.map_err(|error| error.problem())?;
+        let (place, headers, sent) = (&door.fields.key, &head.headers, buffered.bytes());
+        let content = needed_content(policy, place, headers, sent, door.limits, &door.budget).await;
+        let content = content.map_err(|error| error.problem())?;
+        let (key, scope) = match (key, &door.events) {
+            (HeadKey::Key(key), _) => (key, scope),
+            (HeadKey::InTheBody(place), _) => {
+                match body_key(policy, &place, &head.headers, content.of(sent))? {
+                    Some(key) => (key, scope),
+                    None if policy.key.required => return Err(key_missing(&door.fields.key)),
+                    None => return Ok(Prepared::Unkeyed { head, buffered }),
+                }
             }
+            (HeadKey::OfTheEvent, Some(verify)) => {
+                let (key, scope) = identify(verify.as_ref(), &head, buffered.bytes())?;
+                (key, Some(scope))
+            }
+            (HeadKey::OfTheEvent, None) => return Err(key_missing(&door.fields.key)),
+        };
+        let scope = scope.ok_or_else(scope_missing)?;
+        let operation = door.protected.whole.operation();
+        let intent = RequestIntent::new(operation.name(), &head, buffered.bytes());
+        let mut intent = intent.with_content(content);
+        if let Some(target) = original_target(&head) {
+            intent = intent.with_target(target);
         }
-        (HeadKey::OfTheEvent, Some(verify)) => {
-            let (key, scope) = identify(verify.as_ref(), &head, buffered.bytes())?;
-            (key, Some(scope))
-        }
-        (HeadKey::OfTheEvent, None) => return Err(key_missing(&door.fields.key)),
-    };
-    let scope = scope.ok_or_else(scope_missing)?;
-    let operation = door.protected.whole.operation();
-    let intent = RequestIntent::new(operation.name(), &head, buffered.bytes());
-    let mut intent = intent.with_content(content);
-    if let Some(target) = original_target(&head) {
-        intent = intent.with_target(target);
+        let fingerprint = operation.fingerprint(&intent).map_err(|error| body_invalid(&error))?;
+        let id = RecordId::new(&scope, operation.name(), &key);
+        let protected = Arc::clone(&door.protected);
+        let arrived = Arrived { protected, id, fingerprint, intent: Arc::new(intent) };
+        Ok(Prepared::Keyed(Keyed { arrived, head, buffered }))
     }
-    let fingerprint = operation.fingerprint(&intent).map_err(|error| body_invalid(&error))?;
-    let id = RecordId::new(&scope, operation.name(), &key);
-    let protected = Arc::clone(&door.protected);
-    let arrived = Arrived { protected, id, fingerprint, intent: Arc::new(intent) };
-    Ok(Prepared::Keyed(Keyed { arrived, head, buffered }))
 }
 
 /// The problem of a service that does not keep to its side.
@@ -231,7 +248,11 @@ fn scope_missing() -> Problem {
 }
 
 /// 5. to 8.: the engine claims, decides, executes by the service, settles.
-async fn run<S, B, R>(door: &Arc<Door>, inner: S, prepared: Keyed) -> Box<Answer<Live<R>>>
+fn run<S, B, R>(
+    door: &Arc<Door>,
+    inner: S,
+    prepared: Keyed,
+) -> impl Future<Output = Box<Answer<Live<R>>>> + Send
 where
     S: Service<Request<B>, Response = Response<R>> + Send + 'static,
     S::Future: Send + 'static,
@@ -240,35 +261,35 @@ where
     R: Body<Data = Bytes> + Unpin + Send + 'static,
     R::Error: Into<BoxError> + Send,
 {
-    let Keyed { arrived, head, buffered } = prepared;
-    let engine = door.engine.clone();
-    match door.way {
-        Way::Taken => {
-            let door = Arc::clone(door);
-            let execute = move |desk: Arc<Desk>| {
-                let request = request(head, &buffered, desk);
-                Box::pin(call(door, inner, request, buffered))
-            };
-            engine.run_taking(arrived, execute).await
-        }
-        Way::Bracketed => {
-            let operation = match arrived.protected.whole.ready(&engine).await {
-                Ok(operation) => Arc::clone(operation),
-                Err(error) => return Box::new(Answer::Problem(engine.store_problem(&error))),
-            };
-            let door = Arc::clone(door);
-            let execute = move |attempt: Attempt| {
-                // The engine has dropped the intent by now, so the head is not copied.
-                let request = request(head, &buffered, attempt.clone());
-                let calling = Box::pin(call(door, inner, request, buffered));
-                async move {
-                    let executed = calling.await;
-                    if attempt.sent().may_have_left() { executed } else { not_executed() }
-                }
-            };
-            let Arrived { id, fingerprint, intent, .. } = arrived;
-            let attempting = Attempting::new(engine.clone(), operation, id, fingerprint);
-            engine.track(|slot| attempting.run(intent, execute, slot)).await
+    async move {
+        let engine = &door.engine;
+        match door.way {
+            Way::Taken => {
+                let Keyed { arrived, head, buffered } = prepared;
+                let door = Arc::clone(door);
+                let execute =
+                    move |desk: Arc<Desk>| Box::pin(call(door, inner, head, desk, buffered));
+                engine.run_taking(arrived, execute).await
+            }
+            Way::Bracketed => {
+                let operation = match prepared.arrived.protected.whole.ready(engine).await {
+                    Ok(operation) => Arc::clone(operation),
+                    Err(error) => return Box::new(Answer::Problem(engine.store_problem(&error))),
+                };
+                let Keyed { arrived, head, buffered } = prepared;
+                let door = Arc::clone(door);
+                let execute = move |attempt: Attempt| {
+                    // The engine has dropped the intent by now, so the head is not copied.
+                    let calling = Box::pin(call(door, inner, head, attempt.clone(), buffered));
+                    async move {
+                        let executed = calling.await;
+                        if attempt.sent().may_have_left() { executed } else { not_executed() }
+                    }
+                };
+                let Arrived { id, fingerprint, intent, .. } = arrived;
+                let attempting = Attempting::new(engine.clone(), operation, id, fingerprint);
+                engine.track(|slot| attempting.run(intent, execute, slot)).await
+            }
         }
     }
 }
@@ -295,38 +316,46 @@ fn not_executed<B: From<Bytes>>() -> Box<Executed<Response<B>>> {
     Box::new(Executed { ended: Ended::Answered(reply), live: Some(refuse(&not_set_up())) })
 }
 
-/// Calls the service, and reads its answer as far as settling needs it.
-async fn call<S, B, R>(
+/// Calls the service, which takes its attempt from the request, and reads its answer as far as
+/// settling needs it.
+fn call<S, B, R, X>(
     door: Arc<Door>,
     mut inner: S,
-    request: Request<B>,
+    head: Arc<Parts>,
+    taken_from: X,
     buffered: Buffered,
-) -> Box<Executed<Live<R>>>
+) -> impl Future<Output = Box<Executed<Live<R>>>>
 where
     S: Service<Request<B>, Response = Response<R>>,
     S::Error: Into<BoxError>,
+    B: From<Bytes>,
+    X: Clone + Send + Sync + 'static,
     R: Body<Data = Bytes> + Unpin,
     R::Error: Into<BoxError>,
 {
-    let answer = inner.call(request).await;
-    let answer = match answer {
-        Ok(answer) => answer,
-        Err(error) => {
-            let error: BoxError = error.into();
-            warn!(%error, "the service failed without an answer");
-            return Box::new(Executed::lost());
-        }
-    };
-    let cap = door.policy().response_cap;
-    let read = read_reply(answer, cap, &door.fields.replayed, door.policy().outcome.as_ref()).await;
-    // Until here the body of the request may be in use.
-    drop(buffered);
-    match read {
-        Ok((reply, live)) => Box::new(Executed { ended: Ended::Answered(reply), live: Some(live) }),
-        Err(broken) => {
-            let error: BoxError = broken.error.into();
-            warn!(status = broken.status, %error, "the answer of the service broke off");
-            Box::new(Executed::lost())
+    async move {
+        let answer = match inner.call(request(head, &buffered, taken_from)).await {
+            Ok(answer) => answer,
+            Err(error) => {
+                let error: BoxError = error.into();
+                warn!(%error, "the service failed without an answer");
+                return Box::new(Executed::lost());
+            }
+        };
+        let cap = door.policy().response_cap;
+        let read =
+            read_reply(answer, cap, &door.fields.replayed, door.policy().outcome.as_ref()).await;
+        // Until here the body of the request may be in use.
+        drop(buffered);
+        match read {
+            Ok((reply, live)) => {
+                Box::new(Executed { ended: Ended::Answered(reply), live: Some(live) })
+            }
+            Err(broken) => {
+                let error: BoxError = broken.error.into();
+                warn!(status = broken.status, %error, "the answer of the service broke off");
+                Box::new(Executed::lost())
+            }
         }
     }
 }
