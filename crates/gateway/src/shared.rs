@@ -241,17 +241,20 @@ impl Shared {
         self.routes.values().filter(|route| route.enforces())
     }
 
-    /// Those who are asked before an outcome of this operation is shown: several where its services
-    /// differ in that.
-    pub(crate) fn authorizers_of(&self, operation: &OperationName) -> Vec<&Arc<Authorizer>> {
-        let mut all: Vec<&Arc<Authorizer>> = Vec::new();
-        let routes = self.keyed().filter(|route| route.operation.name() == operation);
-        for authorizer in routes.filter_map(|route| route.authorizer.as_ref()) {
-            if !all.iter().any(|known| Arc::ptr_eq(known, authorizer)) {
-                all.push(authorizer);
-            }
-        }
-        all
+    /// Those who are asked before an outcome of this operation is shown; `None` where that is not
+    /// known, because it is in this configuration no more and others are asked about.
+    pub(crate) fn authorizers_of(
+        &self,
+        operation: Option<&OperationName>,
+    ) -> Option<Vec<&Arc<Authorizer>>> {
+        let mut known = self
+            .routes
+            .values()
+            .filter(|route| Some(route.operation.name()) == operation)
+            .peekable();
+        let asks_nobody = || self.routes.values().all(|route| route.authorizer.is_none());
+        let is_known = known.peek().is_some() || asks_nobody();
+        is_known.then(|| known.filter_map(|route| route.authorizer.as_ref()).collect())
     }
 
     /// The enforced operation that a preflight asks for, if it is for one.
@@ -373,7 +376,7 @@ pub enum GatewayError {
     Authorization(#[from] AuthorizationError),
 }
 
-/// The service whose origin is an operation's target.
+/// The service that is an operation's target.
 fn target_of<'a>(
     config: &Config,
     upstreams: &'a [Upstream],
@@ -381,7 +384,7 @@ fn target_of<'a>(
 ) -> Option<&'a Upstream> {
     let mut services = config.services.iter().zip(upstreams);
     let (_, upstream) =
-        services.find(|(service, _)| service.origin() == operation.policy.target)?;
+        services.find(|(service, _)| service.identity() == operation.policy.target)?;
     Some(upstream)
 }
 

@@ -2,18 +2,18 @@
 
 use std::{
     cmp::Reverse,
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     net::{IpAddr, Ipv4Addr, SocketAddr},
     sync::Arc,
 };
 
-use hapax_core::{Kind, Mode};
+use hapax_core::OperationName;
 use http::HeaderName;
 
 use super::{
     At, Config, Environment, Fault, Operation, Place, Report, RoutePattern, Routes, ScopeSource,
     Service, StoreLocation, address, check,
-    draft::{Draft, OperationDraft, ServiceDraft},
+    draft::{Draft, OperationDraft, ServiceDraft, enforces},
     host::rank,
     operation::Choice,
     routes,
@@ -34,9 +34,7 @@ pub(super) fn build(draft: Draft, has_file: bool, env: Environment, report: &Rep
     check_operations(&draft, report);
     let (services, operations) = connect(&draft.services, draft.operations);
     let mut near_misses = routes::NearMisses::default();
-    let protects = |operation: &&Arc<Operation>| {
-        operation.policy.kind == Kind::Keyed && operation.policy.mode == Mode::Enforce
-    };
+    let protects = |operation: &&Arc<Operation>| enforces(&operation.policy);
     operations.iter().filter(protects).for_each(|operation| near_misses.insert(operation));
     Config {
         listen: draft.listen.map_or(LISTEN, |listen| listen.value),
@@ -193,6 +191,55 @@ fn check_operations(draft: &Draft, report: &Report) {
                 check_unambiguous(operation, route, other, report);
             }
         }
+        if has_services && operation.sound && operation.enforces() {
+            check_one_service(operation, &draft.services, &areas, report);
+        }
+    }
+}
+
+/// One key is one effect, so it happens at one service, and one authority says who may see what it
+/// came to.
+fn check_one_service(
+    operation: &OperationDraft,
+    services: &[ServiceDraft],
+    areas: &[Area<'_>],
+    report: &Report,
+) {
+    let reached = operation.routes.iter().flat_map(|route| service::reached(areas, &route.value));
+    let reached: BTreeSet<_> = reached.collect();
+    let reached: Vec<_> = reached.into_iter().filter_map(|at| services.get(at)).collect();
+    let identities: BTreeSet<_> = reached.iter().filter_map(|at| at.identity()).collect();
+    let is_several = identities.len() > 1;
+    if is_several && operation.of_each_service {
+        // Said once, and of services that are right otherwise.
+        let nameless = reached.iter().find(|service| service.name.is_none());
+        for service in nameless.filter(|_| report.count() == 0) {
+            let what = "there are several services and no operation, and one key would be one \
+                        effect at all of them";
+            let help = "give each service a name, such as name = \"payments\", so that each has an \
+                        operation of its own; or add operations";
+            report.add(&service.place, Fault::new(what, help));
+        }
+    } else if is_several {
+        let identities = identities.iter().map(String::as_str).collect::<Vec<_>>().join(" and ");
+        let what = format!(
+            "requests on its routes go to several services ({identities}), and one key would be one \
+             effect at all of them"
+        );
+        let help = "write an operation for each service, with the host in its routes where the \
+                    paths are the same, as in \"POST api.example.com/v1/payments\"; or give services \
+                    that are one the same name";
+        return report.add(operation.place_of(&["routes"]), Fault::new(what, help));
+    }
+    let mut asked = BTreeMap::new();
+    for service in reached.iter().filter(|_| operation.authorize.is_none()) {
+        let own = service.authorize.as_ref().and_then(Choice::asks);
+        if asked.entry(service.identity()).or_insert_with(|| own.clone()) != &own {
+            let what = "the services that its routes lead to differ in authorize, and one would show \
+                        what another keeps to itself";
+            let help = "say authorize in the operation itself";
+            return report.add(&operation.place, Fault::new(what, help));
+        }
     }
 }
 
@@ -234,8 +281,8 @@ fn on(place: &Place) -> String {
     }
 }
 
-/// Gives every service the operations that requests to it can be on. An operation whose routes
-/// lead to several services is there once for each: records remember where their effect happened.
+/// Gives every service the operations that requests to it can be on. One without records may lead to
+/// several services, and is there once for each.
 fn connect(
     drafts: &[ServiceDraft],
     operations: Vec<OperationDraft>,
@@ -245,6 +292,7 @@ fn connect(
         .iter()
         .zip(&areas)
         .map(|(draft, Area { host, prefix })| Service {
+            name: draft.name.clone(),
             upstream: draft.upstream.as_ref().map(|at| at.value.clone()).unwrap_or_default(),
             host: host.cloned(),
             prefix: if prefix.is_empty() { "/".to_owned() } else { (*prefix).to_owned() },
@@ -253,6 +301,8 @@ fn connect(
             routes: Routes::default(),
         })
         .collect();
+    let identities: BTreeSet<_> = services.iter().map(Service::identity).collect();
+    let is_several = identities.len() > 1;
     let mut connected = Vec::new();
     for draft in operations {
         let routes: Vec<_> = draft.routes.into_iter().map(|route| route.value).collect();
@@ -260,16 +310,21 @@ fn connect(
         for route in &routes {
             for at in service::reached(&areas, route) {
                 let Some(service) = services.get_mut(at) else { continue };
-                let target = service.origin();
+                let target = service.identity();
                 let of_service = drafts.get(at).and_then(|service| service.authorize.as_ref());
                 let authorize = draft.authorize.as_ref().or(of_service).and_then(Choice::asks);
-                let known = variants
-                    .iter()
-                    .find(|known| known.policy.target == target && known.authorize == authorize);
+                let known = variants.iter().find(|known| known.policy.target == target);
                 let operation = match known {
                     Some(operation) => Arc::clone(operation),
                     None => {
                         let mut policy = draft.policy.clone();
+                        if draft.of_each_service
+                            && is_several
+                            && let Some(name) = &service.name
+                            && let Ok(name) = OperationName::new(&format!("default.{name}"))
+                        {
+                            policy.name = name;
+                        }
                         policy.target = target;
                         let paths = routes.iter().map(|route| route.pattern().clone());
                         policy.fingerprint.paths = paths.collect();

@@ -2,12 +2,12 @@
 
 use std::{collections::BTreeMap, net::SocketAddr};
 
-use hapax_core::OperationPolicy;
+use hapax_core::{Kind, Mode, OperationName, OperationPolicy};
 use http::{HeaderName, Uri};
 
 use super::{
     Answers, At, Cors, EffectSecretSource, HostPattern, Limits, Place, Probe, Problems,
-    RoutePattern, ScopeSource, StoreLocation, operation::Choice,
+    RoutePattern, ScopeSource, StoreLocation, address, operation::Choice,
 };
 use crate::{
     forwarded::Forwarding,
@@ -43,6 +43,8 @@ pub(super) struct Draft {
 /// A service. What is absent is reported already.
 #[derive(Debug)]
 pub(super) struct ServiceDraft {
+    pub(super) place: Place,
+    pub(super) name: Option<OperationName>,
     pub(super) upstream: Option<At<Uri>>,
     /// Without the slash at its end: `""` is every path.
     pub(super) prefix: Option<At<String>>,
@@ -55,6 +57,12 @@ pub(super) struct ServiceDraft {
 }
 
 impl ServiceDraft {
+    /// What records know it by; `None` where that is wrong.
+    pub(super) fn identity(&self) -> Option<String> {
+        let origin = || self.upstream.as_ref().map(|at| address::origin(&at.value));
+        self.name.as_ref().map(ToString::to_string).or_else(origin)
+    }
+
     /// The host that it is for; `None` is every host.
     pub(super) fn host(&self) -> Option<&HostPattern> {
         self.host.as_ref()?.as_ref().map(|at| &at.value)
@@ -73,6 +81,8 @@ pub(super) struct OperationDraft {
     pub(super) answers: Answers,
     pub(super) probe: Option<Probe>,
     pub(super) authorize: Option<Choice>,
+    /// Whether nobody wrote it: each service has its own, where there are several.
+    pub(super) of_each_service: bool,
     /// Whether every value of its own was right. Otherwise holding them against each other would
     /// find what follows from that only.
     pub(super) sound: bool,
@@ -89,8 +99,14 @@ impl OperationDraft {
             answers: Answers::default(),
             probe: None,
             authorize: None,
+            of_each_service: false,
             sound: true,
         }
+    }
+
+    /// Whether its records decide what is executed.
+    pub(super) fn enforces(&self) -> bool {
+        enforces(&self.policy)
     }
 
     /// Takes over a value, if there is one, and remembers where it was given.
@@ -110,4 +126,9 @@ impl OperationDraft {
     pub(super) fn place_of(&self, keys: &[&'static str]) -> &Place {
         keys.iter().find_map(|key| self.places.get(*key)).unwrap_or(&self.place)
     }
+}
+
+/// Whether the records of an operation decide what is executed.
+pub(super) fn enforces(policy: &OperationPolicy) -> bool {
+    policy.kind == Kind::Keyed && policy.mode == Mode::Enforce
 }

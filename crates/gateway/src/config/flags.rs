@@ -102,6 +102,8 @@ impl Flags {
             [] => {
                 let prefix = Some(At { place: FLAG, value: String::new() });
                 draft.services.push(ServiceDraft {
+                    place: FLAG,
+                    name: None,
                     upstream,
                     prefix,
                     host: None,
@@ -158,6 +160,7 @@ impl Flags {
         if self.observe {
             draft.policy.mode = Mode::Observe;
         }
+        draft.of_each_service = true;
         draft.sound = report.count() == mistakes_before;
         Some(draft)
     }

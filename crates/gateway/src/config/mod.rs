@@ -159,10 +159,10 @@ impl Config {
         service: &Service,
         concerns: impl Fn(&Operation) -> bool,
     ) -> Option<&RoutePattern> {
-        let origin = service.origin();
+        let identity = service.identity();
         self.near_misses.find(method, path, |near, operation| {
             // A service that does not look at the host takes every host's requests for its own.
-            let may_be_taken = near.is_of(host) || operation.policy.target == origin;
+            let may_be_taken = near.is_of(host) || operation.policy.target == identity;
             may_be_taken && concerns(operation)
         })
     }

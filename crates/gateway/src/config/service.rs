@@ -12,12 +12,14 @@ use super::{
     tls,
 };
 use crate::{tls::UpstreamTlsConfig, upstream::Protocol};
-use hapax_core::PathSegment as Segment;
+use hapax_core::{OperationName, PathSegment as Segment};
 use routes::{contains, normalised, overlap};
 
 /// A service behind the gateway, and the operations that happen there.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Service {
+    /// What records know it by; without one it is where it listens.
+    pub name: Option<OperationName>,
     /// Where it listens: `http://host:port` or `https://host:port`, and nothing more.
     pub upstream: Uri,
     /// The hosts that are its; `None` is every host.
@@ -35,7 +37,12 @@ pub struct Service {
 }
 
 impl Service {
-    /// The upstream as records remember it: `http://host:port` or `https://host:port`.
+    /// What records know it by: one that is the same is the same service.
+    pub fn identity(&self) -> String {
+        self.name.as_ref().map_or_else(|| self.origin(), ToString::to_string)
+    }
+
+    /// Where it listens: `http://host:port` or `https://host:port`.
     pub fn origin(&self) -> String {
         address::origin(&self.upstream)
     }
@@ -53,6 +60,7 @@ impl Service {
 /// Reads one `[[service]]` table.
 pub(super) fn read(mut section: Section<'_>) -> ServiceDraft {
     section.refuse_later(&["cors"]);
+    let name = section.take("name").and_then(|value| value.parse("a name", "payments", name));
     let upstream = section.take("upstream");
     if upstream.is_none() {
         section.wrong("it has no upstream", "add upstream = \"http://127.0.0.1:3000\"");
@@ -73,8 +81,16 @@ pub(super) fn read(mut section: Section<'_>) -> ServiceDraft {
     });
     let tls = section.take("tls").and_then(tls::read_upstream);
     let authorize = section.take("authorize").and_then(operation::read_authorize);
+    let place = section.place().clone();
     section.finish();
-    ServiceDraft { upstream, prefix, host, protocol, tls, authorize }
+    let name = name.map(|at| at.value);
+    ServiceDraft { place, name, upstream, prefix, host, protocol, tls, authorize }
+}
+
+fn name(text: &str) -> Result<OperationName, Fault> {
+    OperationName::new(text).map_err(|error| {
+        Fault::new(format!("{} is not a name: {error}", shown(text)), "write it as in \"payments\"")
+    })
 }
 
 /// Reads a prefix; without the slash at its end, so that `""` is every path.

@@ -96,9 +96,6 @@ pub(super) async fn answer(shared: &Shared, head: &Parts, rest: &str) -> Respons
 }
 
 async fn status(shared: &Shared, head: &Parts, rest: &str) -> Result<OperationStatus, Problem> {
-    let unknown = || {
-        Problem::new(ProblemKind::OperationUnknown, "There is no such operation of this caller.")
-    };
     let effect_id = rest.strip_prefix(OPERATIONS).and_then(EffectId::parse).ok_or_else(unknown)?;
     let scope = shared.scopes.scope_after_refresh(head).await?;
     let named = of(head.uri.query()).and_then(|handle| shared.hapax.open_handle(&handle, &scope));
@@ -112,6 +109,10 @@ async fn status(shared: &Shared, head: &Parts, rest: &str) -> Result<OperationSt
     Ok(status)
 }
 
+fn unknown() -> Problem {
+    Problem::new(ProblemKind::OperationUnknown, "There is no such operation of this caller.")
+}
+
 /// How an operation ended is shown to those who may see its outcome.
 async fn may_see(
     shared: &Shared,
@@ -119,10 +120,13 @@ async fn may_see(
     scope: &Scope,
     status: &OperationStatus,
 ) -> Result<(), Problem> {
-    let Some(operation) = status.operation.as_ref().filter(|_| status.outcome.is_some()) else {
+    if status.outcome.is_none() {
         return Ok(());
-    };
-    for authorizer in shared.authorizers_of(operation) {
+    }
+    let operation = status.operation.as_ref();
+    let authorizers = shared.authorizers_of(operation).ok_or_else(unknown)?;
+    let Some(operation) = operation else { return Ok(()) };
+    for authorizer in authorizers {
         let question = authorizer.question(head, shared.scopes.header(), scope, operation);
         authorizer.ask(&question, operation).await?;
     }

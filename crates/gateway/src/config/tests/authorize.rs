@@ -54,7 +54,8 @@ fn a_service_says_it_for_its_operations_and_each_may_say_something_else() {
     let text = "scope = { single_tenant = true }\n\
          [[service]]\nupstream = \"http://a\"\nauthorize = { url = \"http://a/may\" }\n\
          [[service]]\nupstream = \"http://b\"\nprefix = \"/b\"\n\
-         [[operation]]\nname = \"one\"\nroutes = [\"POST /one\", \"POST /b/one\"]\n\
+         [[operation]]\nname = \"one\"\nroutes = [\"POST /one\"]\n\
+         [[operation]]\nname = \"two\"\nroutes = [\"POST /b/one\"]\n\
          [[operation]]\nname = \"own\"\nroutes = [\"POST /own\"]\n\
          authorize = { url = \"http://c/may\" }\n\
          [[operation]]\nname = \"none\"\nroutes = [\"POST /none\"]\nauthorize = false\n";
@@ -62,7 +63,7 @@ fn a_service_says_it_for_its_operations_and_each_may_say_something_else() {
         asked(text),
         [
             asks("one", "http://a", Some("http://a/may")),
-            asks("one", "http://b", None),
+            asks("two", "http://b", None),
             asks("own", "http://a", Some("http://c/may")),
             asks("none", "http://a", None),
         ]
@@ -70,19 +71,25 @@ fn a_service_says_it_for_its_operations_and_each_may_say_something_else() {
 }
 
 #[test]
-fn services_at_one_upstream_may_ask_different_authorities() {
-    let text = "scope = { single_tenant = true }\n\
-         [[service]]\nupstream = \"http://a\"\nprefix = \"/x\"\n\
-         authorize = { url = \"http://x/may\" }\n\
-         [[service]]\nupstream = \"http://a\"\nprefix = \"/y\"\n\
-         authorize = { url = \"http://y/may\" }\n\
-         [[operation]]\nname = \"one\"\nroutes = [\"POST /x/one\", \"POST /y/one\"]\n";
-    let config = load(text, &Flags::default()).expect("right");
-    for (path, expected) in [("/x/one", "http://x/may"), ("/y/one", "http://y/may")] {
-        let route = config.route(&Method::POST, "api.example", path).expect("a service");
-        let authorize = route.operation.expect("an operation").authorize.as_ref();
-        assert_eq!(authorize.expect("somebody").url.to_string(), expected);
-    }
+fn t11_no_way_in_shows_what_another_asks_about() {
+    let text = |authorize: &str| {
+        format!(
+            "scope = {{ single_tenant = true }}\n\
+             [[service]]\nupstream = \"http://a\"\nprefix = \"/x\"\n\
+             authorize = {{ url = \"http://x/may\" }}\n\
+             [[service]]\nupstream = \"http://a\"\nprefix = \"/y\"\n\
+             [[operation]]\nname = \"one\"\nroutes = [\"POST /x/one\", \"POST /y/one\"]\n{authorize}"
+        )
+    };
+    assert_eq!(
+        errors(&text("")),
+        "f.toml:9: [[operation]]: the services that its routes lead to differ in authorize, and one \
+         would show what another keeps to itself\n  help: say authorize in the operation itself"
+    );
+    let said = text("authorize = { url = \"http://z/may\" }");
+    assert_eq!(asked(&said), [asks("one", "http://a", Some("http://z/may"))]);
+    let nobody = text("authorize = false");
+    assert_eq!(asked(&nobody), [asks("one", "http://a", None)]);
 }
 
 #[test]

@@ -13,7 +13,7 @@ fn way(config: &Config, request: &str) -> String {
     };
     let Some(route) = config.route(&method, host, path) else { return "nowhere".to_owned() };
     let operation = route.operation.map_or("passes", |operation| operation.policy.name.as_str());
-    assert!(route.operation.is_none_or(|found| found.policy.target == route.service.origin()));
+    assert!(route.operation.is_none_or(|found| found.policy.target == route.service.identity()));
     format!("{} {operation}", route.service.origin())
 }
 
@@ -60,47 +60,98 @@ fn the_more_special_route_wins_in_whatever_order() {
 #[test]
 fn the_longest_prefix_that_ends_at_a_segment_takes_the_request() {
     let services = "scope = { single_tenant = true }\n\
-        service = [{ upstream = \"http://root\" }, { upstream = \"http://v1\", prefix = \"/v1\" }, \
-        { upstream = \"http://deep\", prefix = \"/v1/deep/\" }]\n";
+        service = [{ name = \"root\", upstream = \"http://root\" }, \
+        { name = \"v1\", upstream = \"http://v1\", prefix = \"/v1\" }, \
+        { name = \"deep\", upstream = \"http://deep\", prefix = \"/v1/deep/\" }]\n";
     let config = load(services, &Flags::default()).expect("right");
     for (request, expected) in [
-        ("POST /", "http://root default"),
-        ("POST /v1", "http://v1 default"),
-        ("POST /%761", "http://v1 default"),
-        ("PATCH /v1/x", "http://v1 default"),
+        ("POST /", "http://root default.root"),
+        ("POST /v1", "http://v1 default.v1"),
+        ("POST /%761", "http://v1 default.v1"),
+        ("PATCH /v1/x", "http://v1 default.v1"),
         ("GET /v1/x", "http://v1 passes"),
-        ("POST /v10", "http://root default"),
-        ("POST /v1/deep", "http://deep default"),
-        ("POST /v1/deep/er", "http://deep default"),
-        ("POST /v1/deeper", "http://v1 default"),
+        ("POST /v10", "http://root default.root"),
+        ("POST /v1/deep", "http://deep default.deep"),
+        ("POST /v1/deep/er", "http://deep default.deep"),
+        ("POST /v1/deeper", "http://v1 default.v1"),
         ("OPTIONS *", "http://root passes"),
     ] {
         assert_eq!(way(&config, request), expected, "{request}");
     }
-    // One operation, at three upstreams; it is described once.
     assert_eq!(config.operations.len(), 3);
-    assert_eq!(config.describe().len(), 1);
+    assert_eq!(config.describe().len(), 3);
+}
+
+#[test]
+fn one_key_is_one_effect_at_one_service() {
+    let services = |first: &str, second: &str, rest: &str| {
+        format!(
+            "scope = {{ single_tenant = true }}\n\
+             [[service]]\nupstream = \"http://a\"\nhost = \"a.b\"\n{first}\n\
+             [[service]]\nupstream = \"http://b\"\n{second}\n{rest}"
+        )
+    };
+    let operation = |settings: &str| {
+        format!("[[operation]]\nname = \"pay\"\nroutes = [\"POST /pay\"]\n{settings}")
+    };
+    assert_eq!(
+        errors(&services("", "", "")),
+        "f.toml:2: [[service]]: there are several services and no operation, and one key would be \
+         one effect at all of them\n  help: give each service a name, such as name = \"payments\", \
+         so that each has an operation of its own; or add operations"
+    );
+    assert_eq!(
+        errors(&services("", "", &operation(""))),
+        "f.toml:9: [[operation]]: requests on its routes go to several services (http://a and \
+         http://b), and one key would be one effect at all of them\n  help: write an operation for \
+         each service, with the host in its routes where the paths are the same, as in \"POST \
+         api.example.com/v1/payments\"; or give services that are one the same name"
+    );
+    let shared = ("name = \"pay\"", "name = \"pay\"");
+    for right in [
+        services(shared.0, shared.1, &operation("")),
+        services(shared.0, shared.1, ""),
+        services("name = \"a\"", "name = \"b\"", ""),
+        services("", "", &operation("mode = \"observe\"")),
+        services("", "", &operation("kind = \"natural\"")),
+        services("", "", &operation("").replace("POST /", "POST a.b/")),
+    ] {
+        assert_eq!(errors(&right), "nothing", "{right}");
+    }
+}
+
+#[test]
+fn a_service_is_known_by_its_name_wherever_it_listens() {
+    let target = |service: &str| {
+        let text = format!("scope = {{ single_tenant = true }}\n[[service]]\n{service}");
+        let config = load(&text, &Flags::default()).expect("right");
+        config.operations.first().expect("one").policy.target.clone()
+    };
+    assert_eq!(target("upstream = \"http://a:80\""), "http://a");
+    assert_eq!(target("name = \"pay\"\nupstream = \"http://a\""), "pay");
+    assert_eq!(target("name = \"pay\"\nupstream = \"https://b:8443\""), "pay");
 }
 
 #[test]
 fn the_most_special_host_takes_the_request_then_the_longest_prefix() {
     let services = "scope = { single_tenant = true }\n\
-        service = [{ upstream = \"http://any\" }, { upstream = \"http://deep\", prefix = \"/v1\" }, \
-        { upstream = \"http://api\", host = \"API.example.com\" }, \
-        { upstream = \"http://api1\", host = \"api.example.com\", prefix = \"/v1\" }, \
-        { upstream = \"http://below\", host = \"*.example.com\" }, \
-        { upstream = \"http://eu\", host = \"*.eu.example.com\", prefix = \"/v1\" }]\n";
+        service = [{ name = \"any\", upstream = \"http://any\" }, \
+        { name = \"deep\", upstream = \"http://deep\", prefix = \"/v1\" }, \
+        { name = \"api\", upstream = \"http://api\", host = \"API.example.com\" }, \
+        { name = \"api1\", upstream = \"http://api1\", host = \"api.example.com\", prefix = \"/v1\" }, \
+        { name = \"below\", upstream = \"http://below\", host = \"*.example.com\" }, \
+        { name = \"eu\", upstream = \"http://eu\", host = \"*.eu.example.com\", prefix = \"/v1\" }]\n";
     let config = load(services, &Flags::default()).expect("right");
     for (request, expected) in [
-        ("POST /v1/x", "http://deep default"),
-        ("POST other.org/", "http://any default"),
-        ("POST example.com/v1", "http://deep default"),
-        ("POST api.example.com/", "http://api default"),
-        ("POST api.example.com/v1", "http://api1 default"),
-        ("POST www.example.com/v1", "http://below default"),
-        ("POST a.eu.example.com/v1", "http://eu default"),
+        ("POST /v1/x", "http://deep default.deep"),
+        ("POST other.org/", "http://any default.any"),
+        ("POST example.com/v1", "http://deep default.deep"),
+        ("POST api.example.com/", "http://api default.api"),
+        ("POST api.example.com/v1", "http://api1 default.api1"),
+        ("POST www.example.com/v1", "http://below default.below"),
+        ("POST a.eu.example.com/v1", "http://eu default.eu"),
         // Not its prefix: the next host that fits.
-        ("POST a.eu.example.com/v2", "http://below default"),
+        ("POST a.eu.example.com/v2", "http://below default.below"),
     ] {
         assert_eq!(way(&config, request), expected, "{request}");
     }

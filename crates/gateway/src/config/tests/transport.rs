@@ -46,7 +46,8 @@ fn how_a_service_is_reached_is_read() {
     let text = file("", "").replace("http://a:1", "https://a:1")
         + "tls = { ca = \"ca.pem\", client_certificate = \"c.pem\", client_key = \"c.key\", \
            server_name = \"pay.internal\" }\nprotocol = \"http1\"\n\
-           [[service]]\nupstream = \"http://b\"\nhost = \"*.B.com\"\nprotocol = \"h2c\"\n";
+           [[service]]\nupstream = \"http://b\"\nhost = \"*.B.com\"\nprotocol = \"h2c\"\n\
+           [[operation]]\nname = \"pay\"\nroutes = [\"POST x.b.com/pay\"]\n";
     let config = load(&text, &Flags::default()).unwrap_or_else(|error| panic!("{error}"));
     let [b, a] = &*config.services else { panic!("two services") };
     let expected = UpstreamTlsConfig {
