@@ -4,12 +4,15 @@
 //! With `[cors]` in the configuration the gateway decides for keyed operations. Without it the
 //! service does, and what it says is remembered, so that answers of our own say the same.
 
-use std::{collections::HashMap, sync::Arc};
+mod memory;
+
+use std::sync::Arc;
 
 use bytes::Bytes;
 use hapax::http::headers::{
     HAPAX_OUTCOME, IDEMPOTENCY_EXPIRES, IDEMPOTENT_REPLAYED, lists, members, only,
 };
+use hapax_core::Scope;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode,
     header::{
@@ -22,7 +25,11 @@ use http::{
 };
 use parking_lot::Mutex;
 
-use crate::{answer_body::AnswerBody, config};
+use self::memory::{Granted, Memory};
+use crate::{
+    answer_body::AnswerBody,
+    config::{self, Origins},
+};
 
 /// Fields of an answer that a page may read of us.
 const EXPOSED: [HeaderName; 7] = [
@@ -35,27 +42,31 @@ const EXPOSED: [HeaderName; 7] = [
     HeaderName::from_static("preference-applied"),
 ];
 
-/// How many (operation, origin) pairs are remembered. Beyond, none is until the next start: there
-/// are not that many honest ones.
-const MOST: usize = 4096;
-
 /// The longest origin that is looked at.
 const LONGEST_ORIGIN: usize = 1024;
 
-/// Who says what pages of other origins may do.
-pub(crate) enum Cors {
+/// What pages of other origins may do.
+pub(crate) struct Cors {
+    rules: Rules,
+    /// The field of the request's id, which every page may read.
+    request_id: Option<HeaderName>,
+}
+
+/// Who says it.
+enum Rules {
     /// The configuration.
     Configured(config::Cors),
     /// The service.
-    Remembered(Arc<Mutex<HashMap<(String, HeaderValue), Granted>>>),
+    Remembered(Arc<Mutex<Memory>>),
 }
 
-/// What the service grants an origin.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Granted {
-    origin: HeaderValue,
-    credentials: Option<HeaderValue>,
-    exposed: Vec<HeaderValue>,
+/// Whose an answer is.
+#[derive(Clone, Copy)]
+pub(crate) enum AnswerOf<'a> {
+    /// The service has made it just now, for this scope if it has one.
+    Service(Option<&'a Scope>),
+    /// Ours, for this scope if that is known.
+    Ours(Option<&'a Scope>),
 }
 
 /// A preflight: what a browser asks on behalf of a page before it sends the page's request.
@@ -94,12 +105,17 @@ pub(crate) fn origin(headers: &HeaderMap) -> Option<HeaderValue> {
 
 impl Cors {
     /// What the one before it has remembered is taken over.
-    pub(crate) fn new(configured: Option<config::Cors>, before: Option<&Self>) -> Self {
-        match (configured, before) {
-            (Some(configured), _) => Self::Configured(configured),
-            (None, Some(Self::Remembered(before))) => Self::Remembered(Arc::clone(before)),
-            (None, _) => Self::Remembered(Arc::default()),
-        }
+    pub(crate) fn new(
+        configured: Option<config::Cors>,
+        request_id: Option<HeaderName>,
+        before: Option<&Self>,
+    ) -> Self {
+        let rules = match (configured, before.map(|before| &before.rules)) {
+            (Some(configured), _) => Rules::Configured(configured),
+            (None, Some(Rules::Remembered(before))) => Rules::Remembered(Arc::clone(before)),
+            (None, _) => Rules::Remembered(Arc::default()),
+        };
+        Self { rules, request_id }
     }
 
     /// The answer to a preflight for a request of a keyed operation; `None` leaves it to the
@@ -109,7 +125,7 @@ impl Cors {
         preflight: &Preflight,
         key: Option<&HeaderName>,
     ) -> Option<Response<AnswerBody>> {
-        let Self::Configured(configured) = self else { return None };
+        let Rules::Configured(configured) = &self.rules else { return None };
         let mut response = Response::new(AnswerBody::from(Bytes::new()));
         *response.status_mut() = StatusCode::NO_CONTENT;
         let headers = response.headers_mut();
@@ -139,8 +155,14 @@ impl Cors {
         key: Option<&HeaderName>,
         headers: &mut HeaderMap,
     ) {
-        let Some(granted) = Granted::in_answer(headers) else { return };
-        self.remember(operation, &preflight.origin, granted);
+        let granted = Granted::in_answer(headers);
+        let is_granted = granted.is_some();
+        if let Rules::Remembered(memory) = &self.rules {
+            memory.lock().preflighted(operation, &preflight.origin, granted);
+        }
+        if !is_granted {
+            return;
+        }
         // One in the body needs no field.
         let Some(key) = key else { return };
         // With credentials a star is a name like any other.
@@ -155,17 +177,16 @@ impl Cors {
         }
     }
 
-    /// Lets the page that a request of a keyed operation is for read the answer. `is_live` says that
-    /// the service made it just now.
+    /// Lets the page that a request of a keyed operation is for read the answer, where it may.
     pub(crate) fn answer(
         &self,
         origin: Option<&HeaderValue>,
         operation: &str,
-        is_live: bool,
+        of: AnswerOf<'_>,
         headers: &mut HeaderMap,
     ) {
-        match self {
-            Self::Configured(configured) => {
+        match (&self.rules, origin, of) {
+            (Rules::Configured(configured), ..) => {
                 vary(headers, "origin");
                 for field in [
                     ACCESS_CONTROL_ALLOW_ORIGIN,
@@ -175,83 +196,56 @@ impl Cors {
                     headers.remove(field);
                 }
                 if origin.is_some_and(|origin| allow(configured, origin, headers)) {
-                    expose(headers, &configured.expose);
+                    self.expose(headers, &configured.expose);
                 }
             }
-            Self::Remembered(remembered) => {
-                let Some(origin) = origin else { return };
-                if is_live && let Some(granted) = Granted::in_answer(headers) {
-                    self.remember(operation, origin, granted);
-                    return expose(headers, &[]);
+            (Rules::Remembered(_), None, _) => {}
+            (Rules::Remembered(memory), Some(origin), AnswerOf::Service(scope)) => {
+                let granted = Granted::in_answer(headers);
+                let is_granted = granted.is_some();
+                if let Some(scope) = scope {
+                    memory.lock().answered(operation, scope, origin, granted);
                 }
-                // An answer of our own has no word of the service in it.
-                let granted = remembered.lock();
-                let granted = granted.get(&(operation.to_owned(), origin.clone()));
-                if let Some(granted) = granted.filter(|_| !is_live).cloned() {
+                if is_granted {
+                    self.expose(headers, &[]);
+                }
+            }
+            // It has no word of the service in it.
+            (Rules::Remembered(memory), Some(origin), AnswerOf::Ours(scope)) => {
+                let granted = memory.lock().of(operation, scope, origin);
+                if let Some(granted) = granted {
                     granted.put(headers);
-                    expose(headers, &[]);
+                    self.expose(headers, &[]);
                 }
             }
         }
     }
 
-    fn remember(&self, operation: &str, origin: &HeaderValue, granted: Granted) {
-        let Self::Remembered(remembered) = self else { return };
-        let mut remembered = remembered.lock();
-        let key = (operation.to_owned(), origin.clone());
-        if remembered.len() < MOST || remembered.contains_key(&key) {
-            remembered.insert(key, granted);
-        }
-    }
-}
-
-impl Granted {
-    fn in_answer(headers: &HeaderMap) -> Option<Self> {
-        Some(Self {
-            origin: only(headers, &ACCESS_CONTROL_ALLOW_ORIGIN)?.clone(),
-            credentials: only(headers, &ACCESS_CONTROL_ALLOW_CREDENTIALS).cloned(),
-            exposed: headers.get_all(ACCESS_CONTROL_EXPOSE_HEADERS).iter().cloned().collect(),
-        })
-    }
-
-    fn put(self, headers: &mut HeaderMap) {
-        if self.origin != "*" {
-            vary(headers, "origin");
-        }
-        headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, self.origin);
-        if let Some(credentials) = self.credentials {
-            headers.insert(ACCESS_CONTROL_ALLOW_CREDENTIALS, credentials);
-        }
-        for exposed in self.exposed {
-            headers.append(ACCESS_CONTROL_EXPOSE_HEADERS, exposed);
+    /// Lets the page read what is ours, and `more`.
+    fn expose(&self, headers: &mut HeaderMap, more: &[HeaderName]) {
+        let ours = EXPOSED.into_iter().filter(|name| headers.contains_key(name));
+        let missing: Vec<_> = ours
+            .chain(self.request_id.iter().chain(more).cloned())
+            .filter(|name| !lists(headers, &ACCESS_CONTROL_EXPOSE_HEADERS, name.as_str()))
+            .collect();
+        if let Some(missing) = list(missing.into_iter()) {
+            headers.append(ACCESS_CONTROL_EXPOSE_HEADERS, missing);
         }
     }
 }
 
 /// Allows the origin, if the configuration does.
 fn allow(configured: &config::Cors, origin: &HeaderValue, headers: &mut HeaderMap) -> bool {
-    let every = configured.origins.is_empty();
-    if !every && !configured.origins.contains(origin) {
-        return false;
-    }
-    let allowed = if every { HeaderValue::from_static("*") } else { origin.clone() };
+    let allowed = match &configured.origins {
+        Origins::Every => HeaderValue::from_static("*"),
+        Origins::Listed(listed) if listed.contains(origin) => origin.clone(),
+        Origins::Listed(_) => return false,
+    };
     headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, allowed);
     if configured.credentials {
         headers.insert(ACCESS_CONTROL_ALLOW_CREDENTIALS, HeaderValue::from_static("true"));
     }
     true
-}
-
-/// Lets the page read what is ours, and `more`.
-fn expose(headers: &mut HeaderMap, more: &[HeaderName]) {
-    let ours = EXPOSED.into_iter().filter(|name| headers.contains_key(name));
-    let missing: Vec<_> = ours
-        .chain(more.iter().cloned())
-        .filter(|name| !lists(headers, &ACCESS_CONTROL_EXPOSE_HEADERS, name.as_str()))
-        .collect();
-    if let Some(missing) = list(missing.into_iter()) {
-        headers.append(ACCESS_CONTROL_EXPOSE_HEADERS, missing);
-    }
 }
 
 /// Says to caches that an answer depends on these fields, too.

@@ -19,7 +19,7 @@ use crate::{
     answer_body::AnswerBody,
     config::Config,
     correlation::Correlation,
-    cors::Preflight,
+    cors::{self, AnswerOf, Preflight},
     headers::{self, RequestFault},
     keyed,
     metric_definitions::{REQUEST_SECONDS, REQUESTS},
@@ -162,7 +162,11 @@ impl Shared {
             }
             Routed::NearMiss(problem) => {
                 let expects = head.headers.contains_key(EXPECT);
-                ("refused", keyed::refuse_unread(self, None, &problem, body, expects).await)
+                let origin = cors::origin(&head.headers);
+                let mut answer = keyed::refuse_unread(self, None, &problem, body, expects).await;
+                // Which operation it was meant for is not certain.
+                self.cors.answer(origin.as_ref(), "", AnswerOf::Ours(None), answer.headers_mut());
+                ("refused", answer)
             }
             Routed::Elsewhere => {
                 // A key on no route protects nothing; somebody may think that it does.
@@ -187,15 +191,20 @@ impl Shared {
         head: Parts,
         body: Inbound,
     ) -> (&'static str, Response<AnswerBody>) {
-        match unsuited::check(route, &head) {
-            None => keyed::answer(self, route, upstream, head, body).await,
-            Some(Unsuited::Grpc(content_type)) => ("refused", unsuited::refuse_grpc(content_type)),
-            Some(Unsuited::Problem(problem)) => {
+        let Some(unsuited) = unsuited::check(route, &head) else {
+            return keyed::answer(self, route, upstream, head, body).await;
+        };
+        let origin = cors::origin(&head.headers);
+        let mut answer = match unsuited {
+            Unsuited::Grpc(content_type) => unsuited::refuse_grpc(content_type),
+            Unsuited::Problem(problem) => {
                 let expects = head.headers.contains_key(EXPECT);
-                let refusing = keyed::refuse_unread(self, Some(route), &problem, body, expects);
-                ("refused", refusing.await)
+                keyed::refuse_unread(self, Some(route), &problem, body, expects).await
             }
-        }
+        };
+        let operation = route.operation.name().as_str();
+        self.cors.answer(origin.as_ref(), operation, AnswerOf::Ours(None), answer.headers_mut());
+        ("refused", answer)
     }
 }
 

@@ -26,7 +26,8 @@ use crate::{
     authorize::Question,
     body::discard,
     causes::with_causes,
-    cors, forwarded, headers,
+    cors::{self, AnswerOf},
+    forwarded, headers,
     metric_definitions::UPSTREAM_FAILURES,
     outage::Passing,
     passthrough,
@@ -48,15 +49,19 @@ pub(crate) async fn answer(
     body: Inbound,
 ) -> (&'static str, Response<AnswerBody>) {
     let origin = cors::origin(&head.headers);
-    let Way { way, is_live, mut answer } = go(shared, route, upstream, head, body).await;
+    let Way { way, scope, is_live, mut answer } = go(shared, route, upstream, head, body).await;
     let operation = route.operation.name().as_str();
-    shared.cors.answer(origin.as_ref(), operation, is_live, answer.headers_mut());
+    let scope = scope.as_ref();
+    let of = if is_live { AnswerOf::Service(scope) } else { AnswerOf::Ours(scope) };
+    shared.cors.answer(origin.as_ref(), operation, of, answer.headers_mut());
     (way, answer)
 }
 
 /// Which way a request took, and what came of it.
 struct Way {
     way: &'static str,
+    /// Whose it is, as far as that was found out.
+    scope: Option<Scope>,
     /// Whether the service made the answer just now.
     is_live: bool,
     answer: Response<AnswerBody>,
@@ -75,20 +80,21 @@ async fn go(
     match prepare(shared, route, head, &mut body).await {
         Ok(Prepared::Keyed(keyed)) => {
             let span = info_span!("attempt", operation = %operation.name(), record = %keyed.id);
+            let scope = Some(keyed.scope.clone());
             let running = run(shared, route, upstream, *keyed, preference).instrument(span);
             let (is_live, answer) = running.await;
-            Way { way: "keyed", is_live, answer }
+            Way { way: "keyed", scope, is_live, answer }
         }
         Ok(Prepared::Unkeyed { head, read }) => {
             let answer = match read {
                 None => passthrough::answer(shared, upstream, *head, body, true).await,
                 Some(body) => passthrough::answer_whole(shared, upstream, *head, &body).await,
             };
-            Way { way: "keyed_without_key", is_live: true, answer }
+            Way { way: "keyed_without_key", scope: None, is_live: true, answer }
         }
         Err(problem) => {
             let answer = refuse_unread(shared, Some(route), &problem, body, expects).await;
-            Way { way: "keyed", is_live: false, answer }
+            Way { way: "keyed", scope: None, is_live: false, answer }
         }
     }
 }

@@ -143,7 +143,11 @@ impl Shared {
         let presentation = Presentation::new(config.problems.clone(), has_document);
         Ok(Self {
             well_known: has_document.then(|| WellKnown::new(&config, &presentation)),
-            cors: Cors::new(config.cors.clone(), before.map(|before| &before.cors)),
+            cors: Cors::new(
+                config.cors.clone(),
+                config.request_id.clone(),
+                before.map(|before| &before.cors),
+            ),
             presentation,
             outage,
             hapax,

@@ -213,7 +213,7 @@ fn check_one_service(
     if is_several && operation.of_each_service {
         // Said once, and of services that are right otherwise.
         let nameless = reached.iter().find(|service| service.name.is_none());
-        for service in nameless.filter(|_| report.count() == 0) {
+        if let Some(service) = nameless.filter(|_| report.count() == 0) {
             let what = "there are several services and no operation, and one key would be one \
                         effect at all of them";
             let help = "give each service a name, such as name = \"payments\", so that each has an \

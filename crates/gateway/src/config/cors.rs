@@ -9,8 +9,8 @@ use super::{At, Fault, header, section::Section, suggest::shown};
 /// Which pages of other origins may use keyed operations (the Fetch standard's CORS protocol).
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Cors {
-    /// The origins; empty is every one.
-    pub origins: Vec<HeaderValue>,
+    /// The origins of these pages.
+    pub origins: Origins,
     /// Whether a browser sends its credentials. Default: false.
     pub credentials: bool,
     /// Request headers that a page may set, beside the key's and those that every page may set.
@@ -21,10 +21,19 @@ pub struct Cors {
     pub max_age: Duration,
 }
 
+/// Which origins are allowed something.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Origins {
+    /// Whichever there are.
+    Every,
+    /// These.
+    Listed(Vec<HeaderValue>),
+}
+
 impl Default for Cors {
     fn default() -> Self {
         Self {
-            origins: Vec::new(),
+            origins: Origins::Listed(Vec::new()),
             credentials: false,
             headers: Vec::new(),
             expose: Vec::new(),
@@ -43,22 +52,23 @@ pub(super) fn read(mut section: Section<'_>) -> Cors {
             format!("add origins = [{EXAMPLE:?}], or origins = [\"*\"] for every page there is"),
         ),
         Some(origins) => {
-            let given = origins.list("origin", EXAMPLE, origin);
+            let given = origins.one_or_more("origin", EXAMPLE, origin);
             let every = given.iter().any(|at| at.value == "*");
             if every && given.len() > 1 {
                 let fault = Fault::new("\"*\" is every origin already", "leave the others out");
                 section.report().add(&place, fault);
             }
-            if !every {
-                cors.origins = given.into_iter().map(|at| at.value).collect();
-            }
+            cors.origins = if every {
+                Origins::Every
+            } else {
+                Origins::Listed(given.into_iter().map(|at| at.value).collect())
+            };
         }
     }
     if let Some(At { value, place }) = section.take("credentials").and_then(|value| value.boolean())
     {
         cors.credentials = value;
-        if value && cors.origins.is_empty() {
-            let what = "with credentials, every page there is could act for whoever looks at it";
+        if let Some(what) = too_many(&cors.origins).filter(|_| value) {
             section.report().add(&place, Fault::new(what, "name the origins one by one"));
         }
     }
@@ -73,6 +83,20 @@ pub(super) fn read(mut section: Section<'_>) -> Cors {
     }
     section.finish();
     cors
+}
+
+/// Why these origins are too many to send credentials for.
+fn too_many(origins: &Origins) -> Option<&'static str> {
+    match origins {
+        Origins::Every => {
+            Some("with credentials, every page there is could act for whoever looks at it")
+        }
+        // A page in a sandboxed frame has the origin null, whoever wrote it.
+        Origins::Listed(listed) if listed.iter().any(|origin| origin == "null") => {
+            Some("any page can be of origin null, and could act for whoever looks at it")
+        }
+        Origins::Listed(_) => None,
+    }
 }
 
 /// An origin as a browser writes it: scheme, host and a port that is not the scheme's own.

@@ -39,7 +39,7 @@ mod tls;
 mod words;
 
 pub use address::Endpoint;
-pub use cors::Cors;
+pub use cors::{Cors, Origins};
 pub use error::{ConfigError, Fault, Mistake};
 pub use flags::Flags;
 pub use host::HostPattern;

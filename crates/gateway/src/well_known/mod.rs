@@ -19,7 +19,10 @@ use http::{
 use sha2::{Digest, Sha256};
 
 use self::{media::prefers_html, page::Page, policy::Policy};
-use crate::{answer_body::AnswerBody, config::Config, presenting::Presentation, shared::Shared};
+use crate::{
+    answer_body::AnswerBody, config::Config, cors::Preflight, presenting::Presentation,
+    shared::Shared,
+};
 
 pub(crate) use status::{accepted, link};
 
@@ -110,13 +113,19 @@ pub(crate) async fn answer(
     documents: &WellKnown,
     head: &Parts,
 ) -> Response<AnswerBody> {
+    let rest = head.uri.path().strip_prefix(PATH).unwrap_or_default();
+    if let Some(preflight) = Preflight::of(head)
+        && documents.document(rest, &head.headers).is_none()
+        && let Some(answer) = shared.cors.preflight(&preflight, shared.scopes.header())
+    {
+        return answer;
+    }
     if !matches!(head.method, Method::GET | Method::HEAD) {
         let mut response = Response::new(AnswerBody::from(Bytes::new()));
         *response.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
         response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
         return response;
     }
-    let rest = head.uri.path().strip_prefix(PATH).unwrap_or_default();
     match documents.document(rest, &head.headers) {
         Some(document) => document.answer(&head.headers),
         None => status::answer(shared, head, rest).await,

@@ -4,7 +4,9 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use hapax::{OperationStatus, http::key};
-use hapax_core::{EffectId, Handle, Problem, ProblemKind, RecordId, Scope, State, StoreTime};
+use hapax_core::{
+    EffectId, Handle, OperationName, Problem, ProblemKind, RecordId, Scope, State, StoreTime,
+};
 use http::{
     HeaderName, HeaderValue, Response, StatusCode,
     header::{CACHE_CONTROL, CONTENT_TYPE, LINK, LOCATION, RETRY_AFTER},
@@ -13,7 +15,11 @@ use http::{
 use serde::Serialize;
 
 use super::PATH;
-use crate::{answer_body::AnswerBody, shared::Shared};
+use crate::{
+    answer_body::AnswerBody,
+    cors::{self, AnswerOf},
+    shared::Shared,
+};
 
 const OPERATIONS: &str = "/operations/";
 
@@ -89,15 +95,33 @@ pub(crate) fn accepted(shared: &Shared, id: RecordId, scope: &Scope) -> Response
 /// Answers `GET …/operations/{effect id}`: for the scope that the operation belongs to, by the
 /// address that an answer named, or by the operation's key.
 pub(super) async fn answer(shared: &Shared, head: &Parts, rest: &str) -> Response<AnswerBody> {
-    match status(shared, head, rest).await {
+    let mut asked = Asked::default();
+    let mut answer = match status(shared, head, rest, &mut asked).await {
         Ok(status) => describe(&status),
         Err(problem) => shared.presentation.refuse(&problem, None),
-    }
+    };
+    let operation = asked.operation.as_ref().map(OperationName::as_str).unwrap_or_default();
+    let of = AnswerOf::Ours(asked.scope.as_ref());
+    shared.cors.answer(cors::origin(&head.headers).as_ref(), operation, of, answer.headers_mut());
+    answer
 }
 
-async fn status(shared: &Shared, head: &Parts, rest: &str) -> Result<OperationStatus, Problem> {
+/// What is asked about, as far as that is known.
+#[derive(Default)]
+struct Asked {
+    scope: Option<Scope>,
+    operation: Option<OperationName>,
+}
+
+async fn status(
+    shared: &Shared,
+    head: &Parts,
+    rest: &str,
+    asked: &mut Asked,
+) -> Result<OperationStatus, Problem> {
     let effect_id = rest.strip_prefix(OPERATIONS).and_then(EffectId::parse).ok_or_else(unknown)?;
     let scope = shared.scopes.scope_after_refresh(head).await?;
+    asked.scope = Some(scope.clone());
     let named = of(head.uri.query()).and_then(|handle| shared.hapax.open_handle(&handle, &scope));
     let id = named.or_else(|| by_key(shared, head, &scope, effect_id)).ok_or_else(unknown)?;
     let found = shared.hapax.status(id).await.map_err(|_| {
@@ -105,6 +129,7 @@ async fn status(shared: &Shared, head: &Parts, rest: &str) -> Result<OperationSt
             .retry_after(Duration::from_secs(1))
     })?;
     let status = found.filter(|status| status.effect_id == effect_id).ok_or_else(unknown)?;
+    asked.operation.clone_from(&status.operation);
     may_see(shared, head, &scope, &status).await?;
     Ok(status)
 }

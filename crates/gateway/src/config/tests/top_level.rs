@@ -85,6 +85,16 @@ fn each_mistake_at_the_top_names_line_and_remedy() {
              \"https://shop.example\"",
         ),
         (
+            r#"cors = { origins = [] }"#,
+            "f.toml:1: cors.origins: the list is empty\n  help: write one, as in origins = \
+             \"https://shop.example\"",
+        ),
+        (
+            r#"cors = { origins = ["null"], credentials = true }"#,
+            "f.toml:1: cors.credentials: any page can be of origin null, and could act for whoever \
+             looks at it\n  help: name the origins one by one",
+        ),
+        (
             r#"cors = { origins = ["*"], credentials = true }"#,
             "f.toml:1: cors.credentials: with credentials, every page there is could act for \
              whoever looks at it\n  help: name the origins one by one",
