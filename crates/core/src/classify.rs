@@ -52,6 +52,20 @@ pub struct AnswerFacts {
     pub store_refusals: bool,
 }
 
+/// Whether whoever sees no more of a first answer than its status takes it that nothing happened.
+pub fn says_not_applied(status: u16) -> bool {
+    let facts = AnswerFacts {
+        status,
+        complete: true,
+        by_head: false,
+        said: None,
+        told: None,
+        clean: true,
+        store_refusals: false,
+    };
+    classify(facts) == Classified::NotApplied
+}
+
 /// What an answer amounts to.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Classified {

@@ -34,7 +34,7 @@ mod verdict;
 
 pub use classify::{
     AnswerFacts, Classified, OutcomeRule, OutcomeRules, Said, Told, classify, classify_steps,
-    classify_transaction,
+    classify_transaction, says_not_applied,
 };
 pub use decide::{Comparison, Decision, DecisionRules, decide};
 pub use fingerprint::{

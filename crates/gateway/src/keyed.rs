@@ -261,7 +261,7 @@ async fn run(
         Some(answer) => present(shared, route, id, &scope, answer),
     };
     let is_accepted = !is_live && response.status() == StatusCode::ACCEPTED;
-    preference.say(response.headers_mut(), is_accepted);
+    preference.say(response.headers_mut(), is_accepted, is_live);
     (is_live, response)
 }
 

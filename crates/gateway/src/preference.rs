@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use hapax::http::headers::members;
 use hapax_core::InFlight;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use tokio::{sync::oneshot, time::sleep};
@@ -29,12 +28,16 @@ impl Preference {
         if honoured == Prefer::default() {
             return preference;
         }
-        for member in members(headers, &PREFER) {
+        let lines = headers.get_all(PREFER).iter().map(HeaderValue::as_bytes);
+        for member in lines.flat_map(|line| outside_quotes(line, b',')) {
             // What stands behind a semicolon are parameters of the preference.
-            let token = member.split(|byte| *byte == b';').next().unwrap_or_default();
+            let token = outside_quotes(member, b';').next().unwrap_or_default();
             let mut parts = token.splitn(2, |byte| *byte == b'=').map(<[u8]>::trim_ascii);
             match (parts.next(), parts.next()) {
-                (Some(name), None) if name.eq_ignore_ascii_case(b"respond-async") => {
+                // An empty value is none (RFC 7240, section 2).
+                (Some(name), None | Some(b"" | b"\"\""))
+                    if name.eq_ignore_ascii_case(b"respond-async") =>
+                {
                     preference.respond_async = honoured.respond_async;
                 }
                 (Some(name), Some(value)) if name.eq_ignore_ascii_case(b"wait") => {
@@ -67,17 +70,29 @@ impl Preference {
         sleep(self.wait.unwrap_or_default()).await;
     }
 
-    /// Says in an answer what was honoured. An answer that depends on preferences says so to caches.
-    pub(crate) fn say(self, headers: &mut HeaderMap, responded_async: bool) {
+    /// Says in an answer what was honoured: whoever executes waits for the end, unless it wants an
+    /// answer before.
+    pub(crate) fn say(self, headers: &mut HeaderMap, responded_async: bool, executed: bool) {
         if responded_async && self.respond_async {
             headers.append(PREFERENCE_APPLIED, HeaderValue::from_static("respond-async"));
         }
-        if let Some(wait) = self.wait
+        if let Some(wait) = self.wait.filter(|_| !executed)
             && let Ok(value) = HeaderValue::try_from(format!("wait={}", wait.as_secs()))
         {
             headers.append(PREFERENCE_APPLIED, value);
         }
     }
+}
+
+/// The parts of a field's line; a separator in a quoted string separates nothing.
+fn outside_quotes(line: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
+    let (mut quoted, mut escaped) = (false, false);
+    line.split(move |byte| {
+        let separates = *byte == separator && !quoted;
+        quoted ^= *byte == b'"' && !escaped;
+        escaped = quoted && *byte == b'\\' && !escaped;
+        separates
+    })
 }
 
 /// Delta-seconds, also as a quoted string.
@@ -106,6 +121,11 @@ mod tests {
             (&["respond-async; x=\"y\""], true, None),
             (&["wait=-1, wait=, wait, respond-async=1"], false, None),
             (&["return=minimal"], false, None),
+            (&["foo=\"a, respond-async, b\""], false, None),
+            (&["foo=\"a\\\"\", respond-async"], true, None),
+            (&["foo=\"a;b\"; x=\"c, wait=1\", wait=2"], false, wait(2)),
+            (&["respond-async="], true, None),
+            (&["respond-async=\"\"; x"], true, None),
             (&[], false, None),
         ] {
             let mut headers = HeaderMap::new();

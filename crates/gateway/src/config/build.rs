@@ -8,12 +8,12 @@ use std::{
 };
 
 use hapax_core::OperationName;
-use http::HeaderName;
 
 use super::{
     At, Config, Environment, Fault, Operation, Place, Report, RoutePattern, Routes, ScopeSource,
     Service, StoreLocation, address, check,
     draft::{Draft, OperationDraft, ServiceDraft, enforces},
+    fields,
     host::rank,
     operation::Choice,
     routes,
@@ -32,6 +32,7 @@ pub(super) fn build(draft: Draft, has_file: bool, env: Environment, report: &Rep
     check_replicas(&draft, env, &missing("--store"), report);
     check_services(&draft, &missing("--upstream"), report);
     check_operations(&draft, report);
+    fields::check(&draft, report);
     let (services, operations) = connect(&draft.services, draft.operations);
     let mut near_misses = routes::NearMisses::default();
     let protects = |operation: &&Arc<Operation>| enforces(&operation.policy);
@@ -52,7 +53,7 @@ pub(super) fn build(draft: Draft, has_file: bool, env: Environment, report: &Rep
         limits: draft.limits,
         problems: draft.problems,
         cors: draft.cors,
-        request_id: draft.request_id.unwrap_or(Some(HeaderName::from_static("x-request-id"))),
+        request_id: draft.request_id.unwrap_or(Some(fields::REQUEST_ID)),
         policy_document: draft.policy_document.unwrap_or(true),
         group_commit: draft.group_commit.unwrap_or(128),
         sweep: draft.sweep.unwrap_or(500),

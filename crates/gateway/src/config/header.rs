@@ -19,6 +19,30 @@ const FRAMING: [&str; 10] = [
     "upgrade",
 ];
 
+/// Fields that mean something to hapax themselves, or to whoever reads the message.
+const SPOKEN_FOR: [&str; 20] = [
+    "accept",
+    "accept-encoding",
+    "content-encoding",
+    "content-type",
+    "early-data",
+    "forwarded",
+    "if-match",
+    "if-modified-since",
+    "if-none-match",
+    "if-unmodified-since",
+    "origin",
+    "prefer",
+    "range",
+    "set-cookie",
+    "traceparent",
+    "tracestate",
+    "x-forwarded-for",
+    "x-forwarded-host",
+    "x-forwarded-proto",
+    "x-real-ip",
+];
+
 /// Fields that prove who somebody is.
 const CREDENTIALS: [HeaderName; 3] =
     [header::AUTHORIZATION, header::COOKIE, header::PROXY_AUTHORIZATION];
@@ -33,7 +57,7 @@ pub(super) fn scope(text: &str) -> Result<HeaderName, Fault> {
              such as X-Account",
         ));
     }
-    if name == "idempotency-key" || unfit(&name) {
+    if name == "idempotency-key" || unfit(&name) || spoken_for(&name) {
         return Err(Fault::new(
             format!("{name} does not say who the caller is"),
             "name the header in which your authenticating proxy puts the caller's identity, \
@@ -67,7 +91,7 @@ pub(super) fn asked_with(text: &str) -> Result<HeaderName, Fault> {
 /// The field a key is in, written behind `header:`.
 pub(super) fn key(text: &str) -> Result<String, Fault> {
     let name = parse(text)?;
-    if CREDENTIALS.contains(&name) || unfit(&name) {
+    if CREDENTIALS.contains(&name) || unfit(&name) || spoken_for(&name) {
         let help = "write from = \"header:idempotency-key\"";
         return Err(Fault::new(format!("{name} cannot carry a key"), help));
     }
@@ -106,7 +130,8 @@ pub(super) fn request_id(text: &str) -> Result<Option<HeaderName>, Fault> {
         return Ok(None);
     }
     let name = parse(text)?;
-    if CREDENTIALS.contains(&name) || name == "idempotency-key" || unfit(&name) {
+    let is_taken = name == "idempotency-key" || unfit(&name) || spoken_for(&name);
+    if CREDENTIALS.contains(&name) || is_taken {
         let what = format!("{name} is not for a request's id");
         return Err(Fault::new(what, "write \"x-request-id\", or \"off\""));
     }
@@ -123,4 +148,8 @@ pub(super) fn parse(text: &str) -> Result<HeaderName, Fault> {
 
 fn unfit(name: &HeaderName) -> bool {
     FRAMING.contains(&name.as_str()) || name.as_str().starts_with("hapax-")
+}
+
+fn spoken_for(name: &HeaderName) -> bool {
+    SPOKEN_FOR.contains(&name.as_str())
 }

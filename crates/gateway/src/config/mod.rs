@@ -19,6 +19,7 @@ mod describe;
 mod draft;
 pub(crate) mod duration;
 mod error;
+mod fields;
 mod file;
 mod flags;
 mod forwarding;

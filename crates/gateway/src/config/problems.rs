@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hapax_core::ProblemKind;
+use hapax_core::{ProblemKind, says_not_applied};
 use toml::de::DeValue;
 
 use super::{
@@ -61,9 +61,13 @@ pub(super) fn status_codes(value: Value<'_>) -> StatusCodes {
             continue;
         };
         match u16::from_str_radix(number.as_str(), number.radix()) {
-            Ok(code) if is_failure(code) => {
+            Ok(code) if is_failure(code) && !(leaves_open(kind) && says_not_applied(code)) => {
                 codes.insert(kind, code);
             }
+            Ok(code) if is_failure(code) => value.wrong(Fault::new(
+                format!("{code} tells callers that nothing happened, and that is not known"),
+                format!("write one that does not, such as {}", kind.status()),
+            )),
             _ => value.wrong(Fault::new(
                 "a problem's status is one of a failure",
                 format!("write a number from 400 to 599, such as {}", kind.status()),
@@ -76,7 +80,12 @@ pub(super) fn status_codes(value: Value<'_>) -> StatusCodes {
 /// Whether a caller that knows nothing of problem types takes it for a failure. 401 asks for
 /// credentials, and 407 speaks of a proxy's.
 const fn is_failure(code: u16) -> bool {
-    matches!(code, 400..=599) && code != 407
+    matches!(code, 400..=599) && code != 401 && code != 407
+}
+
+/// Whether the effect may have happened, or may be happening, where a problem is of this kind.
+const fn leaves_open(kind: ProblemKind) -> bool {
+    matches!(kind, ProblemKind::OutcomeUnknown | ProblemKind::InFlight)
 }
 
 fn unknown(name: &str) -> Fault {

@@ -6,9 +6,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use hapax_core::{
-    AnswerFacts, Classified, Problem, StoreTime, StoredResponse, classify, retry_after_seconds,
-};
+use hapax_core::{Problem, StoreTime, StoredResponse, retry_after_seconds, says_not_applied};
 use http::{
     HeaderMap, HeaderName, HeaderValue, Response, StatusCode,
     header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE},
@@ -101,20 +99,6 @@ fn stored<B: From<Bytes>>(stored: StoredResponse) -> Response<B> {
         }
     }
     response
-}
-
-/// Whether whoever reads the status of a first answer takes it that nothing happened.
-fn says_not_applied(status: u16) -> bool {
-    let facts = AnswerFacts {
-        status,
-        complete: true,
-        by_head: false,
-        said: None,
-        told: None,
-        clean: true,
-        store_refusals: false,
-    };
-    classify(facts) == Classified::NotApplied
 }
 
 /// A moment in RFC 3339, with milliseconds; `None` for one that it cannot say.

@@ -142,3 +142,41 @@ fn a_route_leads_to_a_service() {
          path, or add a [[service]] with its prefix"
     );
 }
+
+#[test]
+fn a_field_of_a_request_has_one_meaning() {
+    let key = |name: &str| format!("key = {{ from = \"header:{name}\" }}\n");
+    let id = |place: &str, field: &str| {
+        format!(
+            "{place}: {field} is the field of the request's id, which is made where there is none\n  \
+             help: write request_id = \"off\" at the top of the file, or another field there"
+        )
+    };
+    assert_eq!(errors(&operation(&key("X-Request-Id"))), id("f.toml:7: key.from", "x-request-id"));
+    let own = "request_id = \"x-corr\"\n".to_owned() + &operation(&key("x-corr"));
+    assert_eq!(errors(&own), id("f.toml:8: key.from", "x-corr"));
+    let compared = "fingerprint = { headers = [\"x-request-id\"] }";
+    assert_eq!(errors(&operation(compared)), id("f.toml:7: fingerprint", "x-request-id"));
+    let scoped = |header: &str, settings: &str| {
+        let scope = format!("{{ header = \"{header}\" }}");
+        operation(settings).replace("{ single_tenant = true }", &scope)
+    };
+    assert_eq!(errors(&scoped("x-request-id", "")), id("f.toml:1: scope.header", "x-request-id"));
+    assert_eq!(
+        errors(&scoped("x-account", &key("x-account"))),
+        "f.toml:7: key.from: x-account says whose a request is, and cannot be its key as well\n  \
+         help: name the field in which callers send a value for each intent"
+    );
+    for right in [
+        "request_id = \"off\"\n".to_owned() + &operation(&key("x-request-id")),
+        "request_id = \"x-corr\"\n".to_owned() + &operation(&key("x-request-id")),
+        operation(&(key("x-request-id") + "mode = \"observe\"")),
+    ] {
+        assert_eq!(errors(&right), "nothing", "{right}");
+    }
+    for taken in ["content-type", "prefer", "early-data", "traceparent"] {
+        assert_ne!(errors(&operation(&key(taken))), "nothing", "{taken}");
+        let text = format!("request_id = \"{taken}\"\n") + &operation("");
+        assert_ne!(errors(&text), "nothing", "{taken}");
+    }
+}

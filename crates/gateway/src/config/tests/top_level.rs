@@ -85,6 +85,16 @@ fn each_mistake_at_the_top_names_line_and_remedy() {
              \"https://shop.example\"",
         ),
         (
+            "problems = { status_codes = { in-flight = 401 } }",
+            "f.toml:1: problems.status_codes.in-flight: a problem's status is one of a failure\n  \
+             help: write a number from 400 to 599, such as 409",
+        ),
+        (
+            "problems = { status_codes = { outcome-unknown = 400 } }",
+            "f.toml:1: problems.status_codes.outcome-unknown: 400 tells callers that nothing \
+             happened, and that is not known\n  help: write one that does not, such as 409",
+        ),
+        (
             r#"cors = { origins = [] }"#,
             "f.toml:1: cors.origins: the list is empty\n  help: write one, as in origins = \
              \"https://shop.example\"",

@@ -19,7 +19,7 @@ const KEPT: [(HeaderName, &str); 8] = [
 ];
 
 /// What speaks of one exchange, or to one receiver.
-const NEVER: [HeaderName; 32] = [
+const NEVER: [HeaderName; 36] = [
     // Credentials: the retry may come from where the first attempt did not.
     header::AUTHORIZATION,
     header::COOKIE,
@@ -33,11 +33,16 @@ const NEVER: [HeaderName; 32] = [
     HeaderName::from_static("dpop-nonce"),
     HeaderName::from_static("proxy-authentication-info"),
     HeaderName::from_static("set-cookie2"),
+    HeaderName::from_static("x-access-token"),
     HeaderName::from_static("x-amz-security-token"),
     HeaderName::from_static("x-api-key"),
     HeaderName::from_static("x-auth-token"),
     HeaderName::from_static("x-csrf-token"),
+    HeaderName::from_static("x-refresh-token"),
+    HeaderName::from_static("x-session-token"),
     HeaderName::from_static("x-xsrf-token"),
+    // What the receiver's browser is to forget.
+    HeaderName::from_static("clear-site-data"),
     // Message origination: a replay has its own time (RFC 9110, section 6.6.1).
     header::AGE,
     header::DATE,
@@ -59,9 +64,9 @@ const NEVER: [HeaderName; 32] = [
     IDEMPOTENCY_EXPIRES,
 ];
 
-/// Families of [`NEVER`]: rate limits and traces.
-const NEVER_PREFIXES: [&str; 5] =
-    ["ratelimit", "x-ratelimit", "x-rate-limit", "x-b3-", "x-datadog-"];
+/// Families of [`NEVER`]: rate limits, traces, and what one page was granted.
+const NEVER_PREFIXES: [&str; 6] =
+    ["access-control-", "ratelimit", "x-ratelimit", "x-rate-limit", "x-b3-", "x-datadog-"];
 
 /// The fields of an answer that a replay repeats: a raw multimap, keeping repeats, order and bytes.
 ///
