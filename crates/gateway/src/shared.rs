@@ -201,14 +201,11 @@ impl Shared {
         let found = self.config.route(&head.method, &host, head.uri.path())?;
         let mut services = self.config.services.iter().zip(&self.upstreams);
         let (_, upstream) = services.find(|(service, _)| std::ptr::eq(*service, found.service))?;
-        let routed = match found.operation {
-            None => self
-                .near_miss(head, &host, found.service)
-                .map_or(Routed::Elsewhere, Routed::NearMiss),
-            Some(operation) => match self.routes.get(&address(operation)) {
-                Some(route) => Routed::Keyed(route),
-                None => Routed::Elsewhere,
-            },
+        let operation = found.operation.and_then(|found| self.routes.get(&address(found)));
+        let routed = match (self.near_miss(head, &host, &found), operation) {
+            (Some(problem), _) => Routed::NearMiss(problem),
+            (None, Some(route)) => Routed::Keyed(route),
+            (None, None) => Routed::Elsewhere,
         };
         Some((upstream, routed))
     }
@@ -268,9 +265,9 @@ impl Shared {
         self.routes.get(&address(operation)).filter(|route| route.enforces())
     }
 
-    /// The problem of a request that is on no route and would pass without the protection that its
-    /// caller, or the operation, asks for.
-    fn near_miss(&self, head: &Parts, host: &str, service: &config::Service) -> Option<Problem> {
+    /// The problem of a request that is not on a route and would pass without the protection that
+    /// its caller, or the operation, asks for.
+    fn near_miss(&self, head: &Parts, host: &str, found: &config::Route<'_>) -> Option<Problem> {
         let asks_for_protection = |operation: &config::Operation| {
             let key = &operation.policy.key;
             key.required
@@ -281,13 +278,13 @@ impl Shared {
                 }
         };
         let path = head.uri.path();
-        let near = self.config.near_miss(&head.method, host, path, service, asks_for_protection);
+        let near = self.config.near_miss(&head.method, host, path, found, asks_for_protection);
         let route = near?;
         let exactly =
             if route.host().is_some() { "method, host and path" } else { "method and path" };
         let detail = format!(
-            "This request would not be protected, but the service may take it for {route}. Send it \
-             with that {exactly} exactly."
+            "This request would not be protected as one of {route}, and the service may take it \
+             for one. Send it with that {exactly} exactly."
         );
         Some(Problem::new(ProblemKind::PathUnclear, detail))
     }

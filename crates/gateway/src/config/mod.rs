@@ -145,26 +145,36 @@ impl Config {
     pub fn route(&self, method: &Method, host: &str, path: &str) -> Option<Route<'_>> {
         let spelled = routes::normalised(path);
         let service = self.services.iter().find(|service| service.takes(host, &spelled))?;
-        Some(Route { service, operation: service.routes.find_spelled(method, host, &spelled) })
+        let found = service.routes.find_spelled(method, host, &spelled);
+        let (operation, pattern) = found.unzip();
+        Some(Route { service, operation, pattern: pattern.flatten() })
     }
 
-    /// The protected route that a forgiving service may take a request for which is on none: with
+    /// The protected route that a forgiving service may take a request for which is not on it: with
     /// another slash, case or encoding, or with another host where the route's own upstream gets
-    /// it. [`Self::route`] has found no operation for it at this service, and only operations that
-    /// `concerns` it are looked at.
+    /// it. The request is on no route, or on a pattern of which this route is a special case. Only
+    /// operations that the request `concerns` are looked at.
     pub fn near_miss(
         &self,
         method: &Method,
         host: &str,
         path: &str,
-        service: &Service,
+        route: &Route<'_>,
         concerns: impl Fn(&Operation) -> bool,
     ) -> Option<&RoutePattern> {
-        let identity = service.identity();
+        if route.operation.is_some() && route.pattern.is_none() {
+            return None;
+        }
         self.near_misses.find(method, path, |near, operation| {
             // A service that does not look at the host takes every host's requests for its own.
-            let may_be_taken = near.is_of(host) || operation.policy.target == identity;
-            may_be_taken && concerns(operation)
+            let may_be_taken =
+                near.is_of(host) || operation.policy.target == route.service.identity();
+            let is_special = route.pattern.is_none_or(|pattern| {
+                let own =
+                    route.operation.is_some_and(|own| own.policy.name == operation.policy.name);
+                !own && pattern.contains_paths_of(near)
+            });
+            may_be_taken && is_special && concerns(operation)
         })
     }
 
@@ -223,6 +233,8 @@ pub struct Route<'a> {
     pub service: &'a Service,
     /// The operation it is an attempt at; `None` passes through unprotected.
     pub operation: Option<&'a Arc<Operation>>,
+    /// The route that it is on where that is a pattern of many paths.
+    pub pattern: Option<&'a RoutePattern>,
 }
 
 /// An operation at one upstream, under one authority over its replays.

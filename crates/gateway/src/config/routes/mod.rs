@@ -54,6 +54,11 @@ impl RoutePattern {
         self.host.as_ref().is_none_or(|own| own.matches(host))
     }
 
+    /// Whether every path of the other one is a path of this one.
+    pub(super) fn contains_paths_of(&self, other: &Self) -> bool {
+        contains(self.segments(), other.segments())
+    }
+
     /// Whether exactly the same requests are on both routes.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         let (one, two) = (self.segments(), other.segments());
@@ -110,16 +115,17 @@ impl Routes {
     /// The operation of a request, by its method, its host in lower case without a port, and the
     /// path of its target as it came.
     pub fn find(&self, method: &Method, host: &str, path: &str) -> Option<&Arc<Operation>> {
-        self.find_spelled(method, host, &normalised(path))
+        self.find_spelled(method, host, &normalised(path)).map(|(operation, _)| operation)
     }
 
-    /// The same for a path in its one spelling.
+    /// The same for a path in its one spelling, with the route where that is a pattern of many
+    /// paths.
     pub(super) fn find_spelled(
         &self,
         method: &Method,
         host: &str,
         path: &str,
-    ) -> Option<&Arc<Operation>> {
+    ) -> Option<(&Arc<Operation>, Option<&RoutePattern>)> {
         let of_host = |of: &&OfHost| of.host.as_ref().is_none_or(|own| own.matches(host));
         let mut methods = self.hosts.iter().filter(of_host).filter_map(|of| of.methods.get(method));
         methods.find_map(|routes| routes.find(path))
@@ -144,13 +150,12 @@ impl Routes {
 }
 
 impl OfMethod {
-    fn find(&self, path: &str) -> Option<&Arc<Operation>> {
-        self.exact.get(path).or_else(|| {
-            let mut patterns = self.patterns.iter();
-            patterns
-                .find(|(pattern, _)| pattern.pattern.matches(path))
-                .map(|(_, operation)| operation)
-        })
+    fn find(&self, path: &str) -> Option<(&Arc<Operation>, Option<&RoutePattern>)> {
+        if let Some(operation) = self.exact.get(path) {
+            return Some((operation, None));
+        }
+        let found = self.patterns.iter().find(|(route, _)| route.pattern.matches(path));
+        found.map(|(route, operation)| (operation, Some(route)))
     }
 
     fn insert(&mut self, route: &RoutePattern, operation: &Arc<Operation>) {

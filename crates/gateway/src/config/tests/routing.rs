@@ -202,7 +202,7 @@ fn another_host_is_a_near_miss_where_the_same_upstream_gets_it() {
     let config = load(services, &Flags::default()).expect("right");
     let near = |host: &str, path: &str| {
         let route = config.route(&Method::POST, host, path).expect("a service");
-        let near = config.near_miss(&Method::POST, host, path, route.service, |_| true);
+        let near = config.near_miss(&Method::POST, host, path, &route, |_| true);
         near.map(ToString::to_string)
     };
     let route = Some("POST one.com/pay".to_owned());
@@ -211,6 +211,27 @@ fn another_host_is_a_near_miss_where_the_same_upstream_gets_it() {
     assert_eq!(near("", "/PAY"), route);
     assert_eq!(near("two.com", "/pay"), None);
     assert_eq!(near("one.com", "/other"), None);
+}
+
+#[test]
+fn a_route_for_the_rest_does_not_take_what_a_service_may_take_for_a_protected_one() {
+    let rest = |kind: &str| {
+        let text = operation("[[operation]]\nname = \"rest\"\nroutes = [\"POST /*\"]\n");
+        load(&(text + kind), &Flags::default()).expect("right")
+    };
+    for kind in ["", "kind = \"natural\"", "kind = \"unprotected\"\nreason = \"the rest\""] {
+        let config = rest(kind);
+        let near = |path: &str| {
+            let route = config.route(&Method::POST, "a", path).expect("a service");
+            config.near_miss(&Method::POST, "a", path, &route, |_| true).is_some()
+        };
+        for path in ["/pay/", "//pay", "/Pay", "/x/../pay", "/%2e/pay", "/pay;a", "/pay%20"] {
+            assert!(near(path), "{path} {kind}");
+        }
+        for path in ["/pay", "/pay/1", "/", "/other", "/pays"] {
+            assert!(!near(path), "{path} {kind}");
+        }
+    }
 }
 
 #[test]
