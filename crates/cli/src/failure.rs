@@ -27,7 +27,11 @@ impl Failure {
         let mut message = error.to_string();
         let mut source = error.source();
         while let Some(cause) = source {
-            message = format!("{message}: {cause}");
+            let text = cause.to_string();
+            // Some say their reason themselves.
+            if !message.contains(&text) {
+                message = format!("{message}: {text}");
+            }
             source = cause.source();
         }
         Self::start(message)

@@ -159,7 +159,7 @@ pub(crate) async fn run(args: Serve) -> Result<ExitCode, Failure> {
     hapax.start_background(BackgroundOptions { sweep_rows, ..BackgroundOptions::default() });
 
     let (stop, stop_operator) = (CancellationToken::new(), CancellationToken::new());
-    let operator = Operator::new(hapax.clone(), move || metrics.render());
+    let operator = Operator::new(gateway.clone(), move || metrics.render());
     let answering = operator.clone();
     let operating = tokio::spawn(serve_tls(
         operator_listener,
@@ -231,7 +231,7 @@ pub(crate) async fn run(args: Serve) -> Result<ExitCode, Failure> {
 }
 
 /// What is run: where the records are, in front of what, for whom, and each operation's policy.
-fn banner(config: &Config, database: &Path) -> Vec<String> {
+pub(crate) fn banner(config: &Config, database: &Path) -> Vec<String> {
     let database = std::fs::canonicalize(database).unwrap_or_else(|_| database.to_owned());
     let mut lines = vec![format!("store sqlite:{}", database.display())];
     for service in &config.services {
@@ -322,7 +322,7 @@ fn local(listener: &TcpListener) -> Result<SocketAddr, Failure> {
 }
 
 /// A line for whoever started us; a closed standard output is no reason to stop.
-fn say(line: &str) {
+pub(crate) fn say(line: &str) {
     use std::io::Write;
     let mut out = std::io::stdout().lock();
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());

@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use hapax::{Hapax, http::headers::IDEMPOTENCY_KEY};
+use hapax_store::StandingState;
 use http::{
     HeaderValue, Request, Response, StatusCode, Version,
     header::{CONNECTION, EXPECT},
@@ -23,7 +24,9 @@ use crate::{
     headers::{self, RequestFault},
     keyed,
     metric_definitions::{REQUEST_SECONDS, REQUESTS},
-    observe, passthrough,
+    observe,
+    operator::Readiness,
+    passthrough,
     server::Inbound,
     shared::{GatewayError, Route, Routed, Shared},
     tls::UpstreamTls,
@@ -68,6 +71,29 @@ impl Gateway {
         let replacing = Shared::new(config, hapax, Some(&present)).await?;
         *self.shared.write() = Arc::new(replacing);
         Ok(())
+    }
+
+    /// Whether requests are better sent here than not.
+    pub(crate) fn readiness(&self) -> Readiness {
+        let shared = self.shared.read();
+        if shared.hapax.is_draining() {
+            return Readiness::NotReady("draining".to_owned());
+        }
+        if !shared.scopes.has_begun() && shared.keyed().next().is_some() {
+            let why = "the keys that tokens are verified by were not fetched yet";
+            return Readiness::NotReady(why.to_owned());
+        }
+        match shared.hapax.store().standing() {
+            StandingState::Ready => Readiness::Ready,
+            // Elsewhere they would not pass either.
+            StandingState::Failing { reason } if shared.any_passes() => Readiness::Partly(format!(
+                "{reason}; operations with store_down = \"pass\" run unprotected, others are refused"
+            )),
+            StandingState::Failing { reason } => Readiness::NotReady(reason),
+            StandingState::Regressed { reason } => Readiness::NotReady(format!(
+                "store-regressed: {reason}; restart once it is understood"
+            )),
+        }
     }
 
     /// What services are shown now, for [`Certificates`](crate::tls::Certificates).

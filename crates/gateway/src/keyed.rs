@@ -79,7 +79,10 @@ async fn go(
     let preference = Preference::of(&head.headers, route.answers.prefer);
     match prepare(shared, route, head, &mut body).await {
         Ok(Prepared::Keyed(keyed)) => {
-            let span = info_span!("attempt", operation = %operation.name(), record = %keyed.id);
+            let request = shared.request_id().and_then(|id| keyed.intent.head().headers.get(id));
+            let request = request.and_then(|id| id.to_str().ok());
+            let (operation, record) = (operation.name(), keyed.id);
+            let span = info_span!("attempt", %operation, %record, request);
             let scope = Some(keyed.scope.clone());
             let running = run(shared, route, upstream, *keyed, preference).instrument(span);
             let (is_live, answer) = running.await;

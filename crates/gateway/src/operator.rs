@@ -6,25 +6,23 @@ use std::sync::{
 };
 
 use bytes::Bytes;
-use hapax::Hapax;
-use hapax_store::StandingState;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header::CONTENT_TYPE};
 use http_body_util::Full;
 
-use crate::server::Inbound;
+use crate::{gateway::Gateway, server::Inbound};
 
 /// Answers operators: `/healthz`, `/readyz`, `/metrics`.
 #[derive(Clone)]
 pub struct Operator {
-    hapax: Hapax,
+    gateway: Gateway,
     metrics: Arc<dyn Fn() -> String + Send + Sync>,
     leaving: Arc<AtomicBool>,
 }
 
 impl Operator {
     /// `metrics` renders the Prometheus text.
-    pub fn new(hapax: Hapax, metrics: impl Fn() -> String + Send + Sync + 'static) -> Self {
-        Self { hapax, metrics: Arc::new(metrics), leaving: Arc::default() }
+    pub fn new(gateway: Gateway, metrics: impl Fn() -> String + Send + Sync + 'static) -> Self {
+        Self { gateway, metrics: Arc::new(metrics), leaving: Arc::default() }
     }
 
     /// Says from now on that the process is not ready, because it is about to stop.
@@ -40,10 +38,12 @@ impl Operator {
         match request.uri().path() {
             // The process runs and answers; whether it can work is readiness.
             "/healthz" => text(StatusCode::OK, "ok\n".to_owned()),
-            "/readyz" => match self.not_ready() {
-                None => text(StatusCode::OK, "ready\n".to_owned()),
-                Some(why) => text(StatusCode::SERVICE_UNAVAILABLE, format!("not ready: {why}\n")),
-            },
+            "/readyz" => {
+                let is_leaving = self.leaving.load(Ordering::Relaxed);
+                let draining = || Readiness::NotReady("draining".to_owned());
+                let readiness = if is_leaving { draining() } else { self.gateway.readiness() };
+                readiness.answer()
+            }
             "/metrics" => text(StatusCode::OK, (self.metrics)()),
             _ => text(
                 StatusCode::NOT_FOUND,
@@ -51,16 +51,24 @@ impl Operator {
             ),
         }
     }
+}
 
-    fn not_ready(&self) -> Option<String> {
-        if self.hapax.is_draining() || self.leaving.load(Ordering::Relaxed) {
-            return Some("draining".to_owned());
-        }
-        match self.hapax.store().standing() {
-            StandingState::Ready => None,
-            StandingState::Failing { reason } => Some(reason),
-            StandingState::Regressed { reason } => {
-                Some(format!("store-regressed: {reason}; restart once it is understood"))
+/// Whether requests are better sent here than not.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Readiness {
+    Ready,
+    /// Ready for a part of what it is there for, and why not for the rest.
+    Partly(String),
+    NotReady(String),
+}
+
+impl Readiness {
+    fn answer(self) -> Response<Full<Bytes>> {
+        match self {
+            Self::Ready => text(StatusCode::OK, "ready\n".to_owned()),
+            Self::Partly(why) => text(StatusCode::OK, format!("ready in part: {why}\n")),
+            Self::NotReady(why) => {
+                text(StatusCode::SERVICE_UNAVAILABLE, format!("not ready: {why}\n"))
             }
         }
     }

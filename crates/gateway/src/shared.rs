@@ -242,6 +242,11 @@ impl Shared {
         self.routes.values().filter(|route| route.enforces())
     }
 
+    /// Whether requests of some operation pass while the store is down.
+    pub(crate) fn any_passes(&self) -> bool {
+        self.routes.values().any(Route::passes)
+    }
+
     /// Those who are asked before an outcome of this operation is shown; `None` where that is not
     /// known, because it is in this configuration no more and others are asked about.
     pub(crate) fn authorizers_of(

@@ -14,16 +14,28 @@ const SHORTEST: Duration = Duration::from_millis(1);
 
 const DAY: u64 = 86_400;
 
+/// The units in which durations are written.
+const UNITS: [&str; 5] = ["ms", "s", "m", "h", "d"];
+
 /// Reads a number and a unit, or several. The example is a right value for the remedy.
 pub(super) fn parse(text: &str, example: &str) -> Result<Duration, Fault> {
     let help = || format!("write a number and a unit (ms, s, m, h, d), such as {example:?}");
     let wrong = |what: String| Err(Fault::new(what, help()));
+    let mut words = text.split(|c: char| !c.is_alphabetic()).filter(|word| !word.is_empty());
     match humantime::parse_duration(text) {
+        // Months and years have no length, and M is easily written for minutes.
+        Ok(_) if words.clone().any(|word| !UNITS.contains(&word)) => {
+            let other = words.find(|word| !UNITS.contains(word)).unwrap_or_default();
+            wrong(format!("{} is not a unit of time", shown(other)))
+        }
         Ok(duration) if duration > LONGEST => {
             wrong(format!("{} is longer than 100 years", shown(text)))
         }
         Ok(duration) if !duration.is_zero() && duration < SHORTEST => {
             wrong(format!("{} is shorter than a millisecond", shown(text)))
+        }
+        Ok(duration) if !duration.subsec_nanos().is_multiple_of(1_000_000) => {
+            wrong(format!("{} is no whole number of milliseconds", shown(text)))
         }
         Ok(duration) => Ok(duration),
         Err(DurationError::Empty) => wrong("the duration is empty".to_owned()),
@@ -50,8 +62,7 @@ pub(crate) fn show(duration: Duration) -> String {
             format!("{}m", seconds / MINUTE)
         }
         0 => format!("{seconds}s"),
-        nanos if nanos.is_multiple_of(1_000_000) => format!("{}ms", duration.as_millis()),
-        _ => humantime::format_duration(duration).to_string(),
+        _ => format!("{}ms", duration.as_millis()),
     }
 }
 
@@ -77,8 +88,12 @@ mod tests {
             ("30 parsecs", r#""parsecs" is not a unit of time"#),
             ("soon", r#""soon" is not a duration"#),
             ("-1s", r#""-1s" is not a duration"#),
-            ("1us", r#""1us" is shorter than a millisecond"#),
-            ("101years", r#""101years" is longer than 100 years"#),
+            ("1us", r#""us" is not a unit of time"#),
+            ("0.1ms", r#""0.1ms" is shorter than a millisecond"#),
+            ("1M", r#""M" is not a unit of time"#),
+            ("30sec", r#""sec" is not a unit of time"#),
+            ("1y", r#""y" is not a unit of time"#),
+            ("36501d", r#""36501d" is longer than 100 years"#),
             ("99999999999999999999s", r#""99999999999999999999s" is out of any range"#),
         ] {
             let help = r#"write a number and a unit (ms, s, m, h, d), such as "30s""#;

@@ -60,6 +60,11 @@ impl Jwt {
         self.keys.upstream()
     }
 
+    /// Whether there was ever a key to verify by.
+    pub(super) fn has_begun(&self) -> bool {
+        self.keys.has_begun()
+    }
+
     /// Has the keys fetched again, if that may help. Whether they were.
     pub(super) async fn refreshed(&self) -> bool {
         self.keys.refreshed().await

@@ -56,6 +56,14 @@ impl JwtKeys {
         }
     }
 
+    /// Whether there was ever a key.
+    pub(super) fn has_begun(&self) -> bool {
+        match self {
+            Self::Shared(_) | Self::File(_) => true,
+            Self::Remote(remote) => remote.was_fetched(),
+        }
+    }
+
     /// The connections to where they are fetched.
     pub(super) fn upstream(&self) -> Option<&Upstream> {
         match self {

@@ -70,6 +70,15 @@ impl Scopes {
         }
     }
 
+    /// Whether callers can be found out: the keys behind a URL may not be there yet. Later, when
+    /// they are too old, every instance is in the same position.
+    pub(crate) fn has_begun(&self) -> bool {
+        match self {
+            Self::Jwt(jwt) => jwt.has_begun(),
+            _ => true,
+        }
+    }
+
     /// The connections to where keys are fetched.
     pub(crate) fn upstream(&self) -> Option<&Upstream> {
         match self {

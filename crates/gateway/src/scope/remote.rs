@@ -111,6 +111,11 @@ impl Remote {
         state.keys.clone().filter(|_| age.is_some_and(|age| age <= self.keep_stale))
     }
 
+    /// Whether they were ever there.
+    pub(super) fn was_fetched(&self) -> bool {
+        self.state.lock().fetched.is_some()
+    }
+
     /// Waits until they have been fetched, if they were not just now. Whether they were.
     pub(super) async fn refreshed(&self) -> bool {
         let mut ended = self.ended.subscribe();

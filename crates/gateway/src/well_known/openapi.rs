@@ -2,19 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::policy::{KeyedPolicy, OperationPolicy, Policy};
-
-/// The problems that an attempt at a keyed operation can get, by name.
-const OF_KEYED: [&str; 8] = [
-    "key-missing",
-    "key-invalid",
-    "in-flight",
-    "outcome-unknown",
-    "key-expired",
-    "key-reused",
-    "scope-missing",
-    "store-unavailable",
-];
+use super::policy::{KeyedPolicy, OperationPolicy, Policy, ProblemPolicy};
 
 /// OpenAPI 3.1.
 pub(super) fn fragment(policy: &Policy) -> String {
@@ -103,9 +91,15 @@ fn key_parameter(keyed: &KeyedPolicy) -> Option<Value> {
 
 fn responses(policy: &Policy, keyed: &KeyedPolicy) -> Value {
     let mut responses = Map::new();
-    let problems = policy.problems.iter().filter(|problem| OF_KEYED.contains(&problem.name));
-    for problem in problems {
-        let status = keyed.problem_statuses.get(problem.name).unwrap_or(&problem.status);
+    let problems = policy.problems.iter().filter(|it| keyed.problems.contains(&it.name));
+    let status = |problem: &ProblemPolicy| {
+        keyed.problem_statuses.get(problem.name).copied().unwrap_or(problem.status)
+    };
+    // One that goes on with the next retry asks for it.
+    let goes_on = keyed.unknown_outcome != "hold";
+    let again = policy.problems.iter().filter(|it| goes_on && it.name == "outcome-unknown");
+    let problems = problems.map(|it| (status(it), it)).chain(again.map(|it| (503, it)));
+    for (status, problem) in problems {
         let response = responses.entry(status.to_string()).or_insert_with(|| {
             json!({
                 "description": "",

@@ -5,12 +5,12 @@ use std::{
     time::Duration,
 };
 
-use hapax_core::{InFlight, Key, KeySource, KeySyntax, Kind, Mode, ProblemKind};
+use hapax_core::{InFlight, Key, KeySource, KeySyntax, Kind, Mode, ProblemKind, StoreDown};
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::{
-    config::{Config, Operation, StatusCodes},
+    config::{Config, Operation, ScopeSource, StatusCodes},
     presenting::Presentation,
 };
 
@@ -63,6 +63,11 @@ pub(super) struct KeyedPolicy {
     /// How long each source may go on retrying, in seconds.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) retried_by_seconds: BTreeMap<String, u64>,
+    /// `refuse`, or `pass`: while its records cannot be kept, requests run without protection.
+    pub(super) store_down: &'static str,
+    /// The problems that a request can get, by name.
+    #[serde(skip)]
+    pub(super) problems: Vec<&'static str>,
     /// `enforce`, or `observe`: nothing is protected yet.
     pub(super) mode: &'static str,
     /// Statuses of problems that this operation has for itself.
@@ -138,7 +143,9 @@ impl Policy {
         };
         Self {
             version: 1,
-            operations: operations.map(|operation| OperationPolicy::of(operation)).collect(),
+            operations: operations
+                .map(|operation| OperationPolicy::of(operation, &config.scope))
+                .collect(),
             retries: Retries::advice(),
             problems: ProblemKind::ALL.into_iter().map(problem).collect(),
         }
@@ -151,7 +158,7 @@ impl Policy {
 }
 
 impl OperationPolicy {
-    fn of(operation: &Operation) -> Self {
+    fn of(operation: &Operation, scope: &ScopeSource) -> Self {
         let policy = &operation.policy;
         let (kind, reason) = match &policy.kind {
             Kind::Keyed => ("keyed", None),
@@ -169,13 +176,13 @@ impl OperationPolicy {
             reason,
             routes: operation.routes.iter().map(route).collect(),
             contract: operation.contract.clone(),
-            keyed: (policy.kind == Kind::Keyed).then(|| KeyedPolicy::of(operation)),
+            keyed: (policy.kind == Kind::Keyed).then(|| KeyedPolicy::of(operation, scope)),
         }
     }
 }
 
 impl KeyedPolicy {
-    fn of(operation: &Operation) -> Self {
+    fn of(operation: &Operation, scope: &ScopeSource) -> Self {
         let (policy, answers) = (&operation.policy, &operation.answers);
         let key = &policy.key;
         let (header, body) = match &key.from {
@@ -219,6 +226,15 @@ impl KeyedPolicy {
             outcome_seconds: policy.retention.outcome.as_secs(),
             key_seconds: policy.retention.tombstone.as_secs(),
             retried_by_seconds: seconds(&policy.retried_by),
+            store_down: match policy.store_down {
+                StoreDown::Refuse => "refuse",
+                StoreDown::Pass => "pass",
+            },
+            problems: ProblemKind::ALL
+                .into_iter()
+                .filter(|kind| can_get(*kind, operation, scope))
+                .map(ProblemKind::name)
+                .collect(),
             mode: match policy.mode {
                 Mode::Enforce => "enforce",
                 Mode::Observe => "observe",
@@ -229,6 +245,23 @@ impl KeyedPolicy {
                 .map(|(kind, status)| (kind.name().to_owned(), *status))
                 .collect(),
         }
+    }
+}
+
+/// Whether a request of an operation can get such a problem.
+fn can_get(kind: ProblemKind, operation: &Operation, scope: &ScopeSource) -> bool {
+    use ProblemKind::{
+        AuthorizationUnavailable, HandlerFailed, KeyMissing, OperationUnknown, PathUnclear,
+        ReplayForbidden, ScopeMissing, ScopeUnavailable, UpstreamFailed,
+    };
+    match kind {
+        KeyMissing => operation.policy.key.required,
+        ReplayForbidden | AuthorizationUnavailable => operation.authorize.is_some(),
+        ScopeMissing => !matches!(scope, ScopeSource::SingleTenant),
+        ScopeUnavailable => matches!(scope, ScopeSource::Jwt(_)),
+        // These are of other requests, or of services that hapax is built into.
+        PathUnclear | UpstreamFailed | HandlerFailed | OperationUnknown => false,
+        _ => true,
     }
 }
 
@@ -257,7 +290,10 @@ impl Retries {
                  gateway and the service do not retry.",
                 "Safe to repeat with the same key and content: no answer, a broken connection, a \
                  timeout, 5xx, 429, and every problem whose retry is same-request-and-key. It \
-                 never takes effect twice.",
+                 gets the first answer, or the truth that the outcome is not known, for as long as \
+                 the key is remembered. Where the unknown outcome of an operation is resend, it may \
+                 be sent to the service again under the same identity, which makes it one effect.",
+                "An answer of 2xx with Hapax-Outcome: unknown or not-applied is no success.",
                 "Wait for Retry-After where there is one. Otherwise back off with full jitter: a \
                  random time up to min(cap, base * 2^attempt).",
                 "Program against the type of a problem, not against its status or its text.",

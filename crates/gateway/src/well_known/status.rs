@@ -52,8 +52,9 @@ struct Outcome {
     replayed_until: Option<String>,
 }
 
-/// Where the status of a record is, for its scope.
+/// Where the status of a record is, for its scope; nowhere where there are no documents.
 fn address(shared: &Shared, id: RecordId, scope: &Scope) -> Option<String> {
+    shared.well_known.as_ref()?;
     let effect_id = shared.hapax.effect_id(&id)?;
     let handle = shared.hapax.handle(id, scope)?;
     Some(format!("{PATH}{OPERATIONS}{effect_id}?{OF}={handle}"))
@@ -66,9 +67,6 @@ pub(crate) fn link(
     scope: &Scope,
     response: &mut Response<AnswerBody>,
 ) {
-    if shared.well_known.is_none() {
-        return;
-    }
     let link = address(shared, id, scope).map(|address| format!("<{address}>; rel=\"status\""));
     if let Some(link) = link.and_then(|link| HeaderValue::try_from(link).ok()) {
         response.headers_mut().append(LINK, link);

@@ -525,3 +525,22 @@ fn the_start_says_where_the_records_are_in_front_of_what_and_for_whom() {
         assert!(said.contains(&line), "{line} is not in\n{said}");
     }
 }
+
+#[test]
+fn a_configuration_is_checked_without_a_start() {
+    let scene = Scene::new();
+    let file = |name: &str, text: &str| {
+        let path = scene.dir.path().join(name);
+        fs::write(&path, text).expect("written");
+        path.to_str().expect("UTF-8").to_owned()
+    };
+    let service = "[[service]]\nupstream = \"http://127.0.0.1:9\"\n";
+    let right = file("right.toml", &format!("scope = {{ single_tenant = true }}\n{service}"));
+    let ran = hapax(["check", "--config", &right]);
+    assert_eq!(ran.code, Some(0), "{ran:#?}");
+    assert!(ran.stdout.contains("upstream http://127.0.0.1:9"), "{ran:#?}");
+    assert!(!scene.database().exists());
+    let ran = hapax(["check", "--config", &file("wrong.toml", service)]);
+    assert_eq!(ran.code, Some(2), "{ran:#?}");
+    assert!(ran.stderr.contains("there is no scope"), "{ran:#?}");
+}

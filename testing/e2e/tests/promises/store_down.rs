@@ -74,6 +74,9 @@ fn p11_what_passed_while_the_store_was_down_is_replayed_once_it_is_back() {
     let payment = Request::payment(&fresh_key());
     let first = stage.gateway.send(&payment);
     assert_passed(&first, 201, "applied");
+    let readiness = stage.gateway.operator("/readyz");
+    assert_eq!(readiness.status, 200, "elsewhere it would not pass either: {readiness:?}");
+    assert!(readiness.text().starts_with("ready in part: "), "{readiness:?}");
     let again = stage.gateway.send(&payment);
     assert_passed(&again, 201, "applied");
     assert_eq!(again.body, first.body);

@@ -229,6 +229,7 @@ fn without_any_keys_nobody_is_called_invalid_and_the_first_keys_end_it() {
     let request = payment(&Issuer::First.token("anna"));
     let refused = by_url.stage.gateway.send(&request);
     refused.assert_problem(503, "scope-unavailable").assert_retry_after(1);
+    assert_eq!(by_url.stage.gateway.operator("/readyz").status, 503);
     by_url.stage.upstream.assert_arrivals(0);
     // What needs no scope passes.
     let unkeyed = request.clone().without("idempotency-key");

@@ -32,7 +32,8 @@ pub struct Prefer {
 
 pub(super) fn read(section: &mut Section<'_>, draft: &mut OperationDraft) {
     if let Some(in_flight) = section.take("in_flight")
-        && let Some(At { place, value: (in_flight, accept) }) = read_in_flight(in_flight)
+        && let Some(At { place, value: (in_flight, accept) }) =
+            read_in_flight(in_flight, draft.policy.in_flight)
     {
         draft.answers.accept = accept;
         let in_flight = Some(At { place, value: in_flight });
@@ -46,16 +47,24 @@ pub(super) fn read(section: &mut Section<'_>, draft: &mut OperationDraft) {
     }
 }
 
-fn read_in_flight(value: Value<'_>) -> Option<At<(InFlight, bool)>> {
+/// `usual` is what it gets where only what comes then is said.
+fn read_in_flight(value: Value<'_>, usual: InFlight) -> Option<At<(InFlight, bool)>> {
     const THEN: [(&str, bool); 2] = [("conflict", false), ("accept", true)];
     if value.is_table() {
         let mut section = value.section("{ wait = \"2s\" }")?;
+        let place = section.place().clone();
         let wait = section.take("wait");
-        if wait.is_none() {
-            section.wrong("it has no wait", "write { wait = \"2s\" }, \"conflict\" or \"accept\"");
-        }
-        let wait = wait.and_then(|wait| wait.positive_duration("2s"));
+        let wait_is_missing = wait.is_none();
+        let wait = match wait {
+            Some(wait) => wait
+                .positive_duration("2s")
+                .map(|At { place, value }| At { place, value: InFlight::Wait(value) }),
+            None => Some(At { place, value: usual }),
+        };
         let then = section.take("then");
+        if wait_is_missing && then.is_none() {
+            section.wrong("it says nothing", "write { wait = \"2s\" }, \"conflict\" or \"accept\"");
+        }
         let then = then.map(|then| then.parse("a word", "accept", |text| choice(text, &THEN)));
         section.finish();
         let At { place, value } = wait?;
@@ -63,7 +72,7 @@ fn read_in_flight(value: Value<'_>) -> Option<At<(InFlight, bool)>> {
             None => false,
             Some(then) => then?.value,
         };
-        return Some(At { place, value: (InFlight::Wait(value), accept) });
+        return Some(At { place, value: (value, accept) });
     }
     let parse = |text: &str| match text {
         "wait" => Err(Fault::new("it does not say how long", "write { wait = \"2s\" }")),

@@ -196,7 +196,7 @@ fn each_mistake_in_an_operation_names_line_and_remedy() {
         ),
         (
             "in_flight = {}",
-            "in_flight: it has no wait\n  help: write { wait = \"2s\" }, \"conflict\" \
+            "in_flight: it says nothing\n  help: write { wait = \"2s\" }, \"conflict\" \
              or \"accept\"",
         ),
         (
