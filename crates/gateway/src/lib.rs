@@ -12,6 +12,7 @@ mod causes;
 pub mod config;
 mod correlation;
 mod cors;
+mod forgotten;
 pub mod forwarded;
 mod gateway;
 pub mod headers;

@@ -76,7 +76,7 @@ impl Preference {
         if responded_async && self.respond_async {
             headers.append(PREFERENCE_APPLIED, HeaderValue::from_static("respond-async"));
         }
-        if let Some(wait) = self.wait.filter(|_| !executed)
+        if let Some(wait) = self.wait.filter(|_| !executed || self.respond_async)
             && let Ok(value) = HeaderValue::try_from(format!("wait={}", wait.as_secs()))
         {
             headers.append(PREFERENCE_APPLIED, value);

@@ -23,6 +23,7 @@ use crate::{
     authorize::Authorizer,
     config::{self, Answers, Config, StoreLocation, host},
     cors::{Cors, Preflight},
+    forgotten,
     forwarded::Caller,
     observe::Observer,
     outage::{Outage, OutageError},
@@ -138,6 +139,8 @@ impl Shared {
         outage.is_for(operations, passes)?;
         // Nothing fails any more.
         hapax.probe_by(probers);
+        let named = config.operations.iter().map(|operation| operation.policy.name.clone());
+        tokio::spawn(forgotten::warn_of(hapax.clone(), named.collect()));
         let only_observes = !routes.is_empty() && !routes.values().any(Route::enforces);
         let has_document = config.policy_document && !only_observes;
         let presentation = Presentation::new(config.problems.clone(), has_document);

@@ -512,6 +512,10 @@ impl Inspect for Tampered {
         Box::pin(async move { self.inner().list(filter).await })
     }
 
+    fn operations(&self) -> Answered<'_, Vec<OperationName>> {
+        Box::pin(async move { self.inner().operations().await })
+    }
+
     fn history(&self, claim: ClaimNumber) -> Answered<'_, Vec<HistoryEntry>> {
         Box::pin(async move { self.inner().history(claim).await })
     }

@@ -199,6 +199,9 @@ pub trait Inspect: Send + Sync {
     /// Records that match, newest claim first.
     fn list(&self, filter: ListFilter) -> Reply<'_, Vec<Listed>>;
 
+    /// Every operation that a policy was stored for, in the order of their names.
+    fn operations(&self) -> Reply<'_, Vec<OperationName>>;
+
     /// What happened to a record beside its plain course, oldest first.
     fn history(&self, claim: ClaimNumber) -> Reply<'_, Vec<HistoryEntry>>;
 }

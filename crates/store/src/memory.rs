@@ -1,6 +1,6 @@
 //! A store in memory: for tests, for demonstrations, and as the shortest reading of the protocol.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};
 
 use hapax_core::{
     Advance, BeginStep, ClaimNumber, Found, NewClaim, Observed, ObservedEnd, OperationName,
@@ -208,6 +208,15 @@ impl Sweep for MemoryStore {
 impl Inspect for MemoryStore {
     fn list(&self, filter: ListFilter) -> Reply<'_, Vec<Listed>> {
         Box::pin(async move { Ok(self.read(|data, now| data.list(&filter, now))) })
+    }
+
+    fn operations(&self) -> Reply<'_, Vec<OperationName>> {
+        Box::pin(async move {
+            let names =
+                |data: &Data| data.policies.values().map(|(name, _)| name.clone()).collect();
+            let names: BTreeSet<_> = self.read(|data, _| names(data));
+            Ok(names.into_iter().collect())
+        })
     }
 
     fn history(&self, claim: ClaimNumber) -> Reply<'_, Vec<HistoryEntry>> {

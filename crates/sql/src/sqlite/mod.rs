@@ -382,6 +382,10 @@ impl Inspect for SqliteStore {
         self.read(move |view| inspect::list(view, &filter))
     }
 
+    fn operations(&self) -> Reply<'_, Vec<OperationName>> {
+        self.read(policies::operations)
+    }
+
     fn history(&self, claim: ClaimNumber) -> Reply<'_, Vec<HistoryEntry>> {
         self.read(move |view| inspect::history(view, claim))
     }

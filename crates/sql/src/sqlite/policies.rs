@@ -24,6 +24,11 @@ pub(super) fn text(view: &View<'_>, digest: &PolicyDigest) -> Result<Option<Stri
     view.first(sql::POLICY_TEXT, [digest.0], |row| row.get(0))
 }
 
+pub(super) fn operations(view: &View<'_>) -> Result<Vec<OperationName>, Failure> {
+    let names = view.all(sql::OPERATIONS, [], |row| row.get::<_, String>(0))?;
+    Ok(names.iter().filter_map(|name| OperationName::new(name).ok()).collect())
+}
+
 pub(super) fn secret(view: &View<'_>, version: u32) -> Result<Option<[u8; 16]>, Failure> {
     view.first(sql::SECRET, [version], |row| row.get(0))
 }

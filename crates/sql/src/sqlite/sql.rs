@@ -92,6 +92,7 @@ statements! {
          ON CONFLICT (digest) DO UPDATE SET operation = excluded.operation, text = excluded.text \
          WHERE text IS NULL";
     POLICY_TEXT = "SELECT text FROM hapax_policy WHERE digest = ?1 AND text IS NOT NULL";
+    OPERATIONS = "SELECT DISTINCT operation FROM hapax_policy WHERE operation IS NOT NULL ORDER BY 1";
 
     SECRET = "SELECT fingerprint FROM hapax_secret WHERE version = ?1";
     ADD_SECRET =

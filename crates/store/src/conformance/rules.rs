@@ -135,6 +135,7 @@ macro_rules! for_each_rule {
             finding_claiming_and_listing_agree
             a_list_is_newest_first_and_filtered
             a_list_pages_without_gaps
+            every_operation_with_a_policy_is_known
             a_policy_reads_back_exactly
             a_record_belongs_to_its_policys_operation
             another_effect_secret_is_noticed

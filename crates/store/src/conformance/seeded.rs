@@ -155,6 +155,7 @@ const NOTICED: &[(Bug, &str, Run)] = noticed! {
         finding_claiming_and_listing_agree;
     ListIsOldestFirst by a_list_is_newest_first_and_filtered, a_list_pages_without_gaps;
     ListIgnoresTheOperation by a_list_is_newest_first_and_filtered;
+    OperationsAreThoseOfTheLastPolicy by every_operation_with_a_policy_is_known;
     ListedOperationIsUnknown by a_record_belongs_to_its_policys_operation;
     ListedStateIsOld by finding_claiming_and_listing_agree;
     PagesOverlap by a_list_pages_without_gaps;

@@ -86,15 +86,20 @@ fn a_caller_waits_as_long_as_it_prefers() {
     let answer = stage.gateway.send(&patient.clone().act("sleep 200"));
     answer.assert_stored(201);
     assert_eq!(answer.all("preference-applied"), ["wait=5"]);
+    // Whoever executes and wants the answer itself waits for it, however long.
+    let executes = Request::payment(&fresh_key()).header("prefer", "wait=0");
+    let answer = stage.gateway.send(&executes.act("sleep 200"));
+    answer.assert_stored(201);
+    assert_eq!(answer.field("preference-applied"), None);
 
     let slow = Request::payment(&fresh_key()).act("gate answer");
     let first = stage.gateway.start(&slow);
-    stage.upstream.arrived(2);
+    stage.upstream.arrived(3);
     let copy = stage.gateway.start(&slow.clone().header("prefer", "wait=5"));
     eventually("the copy waits", SOON, || stage.gateway.metric("hapax_waiting", &[]) == 1.0);
     stage.upstream.open("answer");
     copy.answer().assert_replays(&first.answer());
-    stage.upstream.assert_arrivals(2);
+    stage.upstream.assert_arrivals(3);
 }
 
 #[test]

@@ -71,6 +71,31 @@ fn a_configuration_that_is_wrong_or_needs_a_restart_is_refused_whole() {
     stage.gateway.send(&refund).assert_problem(400, "key-missing");
 }
 
+#[track_caller]
+fn assert_logged(gateway: &Gateway, words: &[&str]) {
+    eventually("it is logged", SOON, || {
+        let is_said = |line: &String| words.iter().all(|word| line.contains(word));
+        gateway.stderr().iter().any(is_said)
+    });
+}
+
+#[test]
+fn an_operation_that_has_records_and_another_name_now_is_warned_of() {
+    let stage = Stage::operations(UpstreamKind::Plain, PAY);
+    stage.gateway.send(&Request::payment(&fresh_key())).assert_stored(201);
+    let renamed = PAY.replace("\"pay\"", "\"payments.create\"");
+    reload(&stage, &configuration(&stage, &renamed), "applied");
+    assert_logged(&stage.gateway, &["WARN", "operation=pay", "executes again"]);
+}
+
+#[test]
+fn an_unknown_outcome_is_found_by_the_requests_id_on_the_usual_level() {
+    let stage = Stage::operations(UpstreamKind::Plain, PAY);
+    let lost = Request::payment(&fresh_key()).act("cut").header("x-request-id", "order-7/a");
+    stage.gateway.send(&lost).assert_problem(409, "outcome-unknown");
+    assert_logged(&stage.gateway, &["is unknown", "request=\"order-7/a\""]);
+}
+
 /// Starts a gateway that logs everything as JSON.
 fn logging(stage: &Stage) -> Gateway {
     let serve = Serve::new(stage.dir(), &stage.upstream);

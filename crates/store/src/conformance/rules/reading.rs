@@ -147,6 +147,17 @@ pub async fn a_list_is_newest_first_and_filtered<H: Harness>(harness: H) {
     assert_eq!(list(ListFilter { id: Some(an_id()), ..all }).await, []);
 }
 
+/// Every operation that a policy was stored for is known, once each.
+pub async fn every_operation_with_a_policy_is_known<H: Harness>(harness: H) {
+    let node = first_node(&harness).await;
+    for (operation, text) in [("b", "1"), ("a", "2"), ("b", "3")] {
+        remember(&node, operation, text).await;
+    }
+    let known = node.operations().await.expect("a reading");
+    let ours = known.iter().map(|name| name.as_str()).filter(|name| *name != OPERATION);
+    assert_eq!(ours.collect::<Vec<_>>(), ["a", "b"]);
+}
+
 /// Pages of a list, each before the last of the one before, hold every record once.
 pub async fn a_list_pages_without_gaps<H: Harness>(harness: H) {
     let node = first_node(&harness).await;

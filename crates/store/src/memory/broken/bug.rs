@@ -121,6 +121,7 @@ pub(crate) enum Bug {
     ListIgnoresTheOperation,
     ListedStateIsOld,
     ListedOperationIsUnknown,
+    OperationsAreThoseOfTheLastPolicy,
     PagesOverlap,
     PolicyIsTrimmed,
     SecretIsReplaced,

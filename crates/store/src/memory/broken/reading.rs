@@ -87,6 +87,16 @@ impl Inspect for Broken {
         })
     }
 
+    fn operations(&self) -> Reply<'_, Vec<OperationName>> {
+        Box::pin(async move {
+            let mut operations = self.store.operations().await?;
+            if self.bug == Some(Bug::OperationsAreThoseOfTheLastPolicy) {
+                operations.truncate(1);
+            }
+            Ok(operations)
+        })
+    }
+
     fn history(&self, claim: ClaimNumber) -> Reply<'_, Vec<HistoryEntry>> {
         self.store.history(claim)
     }
