@@ -191,8 +191,10 @@ impl Verdict {
             _ if status.is_success() => Self::Allowed,
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
                 // How to prove who one is, is the service's to say (RFC 9110, section 15.5.2).
-                let challenge = answer.headers().get(WWW_AUTHENTICATE);
-                let challenge = challenge.and_then(|value| value.to_str().ok()).map(str::to_owned);
+                // Several lines are one list (section 5.3).
+                let lines = answer.headers().get_all(WWW_AUTHENTICATE).iter();
+                let challenges: Vec<_> = lines.filter_map(|line| line.to_str().ok()).collect();
+                let challenge = (!challenges.is_empty()).then(|| challenges.join(", "));
                 Self::Forbidden { status, challenge }
             }
             _ => Self::Unavailable(format!("the answer is {status}")),

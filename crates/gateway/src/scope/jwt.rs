@@ -105,6 +105,10 @@ impl Jwt {
         let mut refused = Refused::Algorithm;
         for key in keys.candidates(id, *algorithm) {
             match decode::<Value>(token, key, validation) {
+                // One issuer makes a token (RFC 7519, section 4.1.1); a list names several.
+                Ok(token) if validation.iss.is_some() && token.claims["iss"].is_array() => {
+                    return Err(Refused::Issuer);
+                }
                 Ok(token) => return Ok((token.claims, validation.leeway)),
                 Err(error) => refused = reason(error.kind()),
             }

@@ -262,6 +262,7 @@ async fn a_token_for_somebody_else_or_of_somebody_else_is_refused() {
         (json!({ "aud": null }), Err(Refused::Claim)),
         (json!({ "aud": 7 }), Err(Refused::Claim)),
         (json!({ "iss": "https://id.example/" }), Err(Refused::Issuer)),
+        (json!({ "iss": ["https://id.example", "https://evil.example"] }), Err(Refused::Issuer)),
         (json!({ "iss": null }), Err(Refused::Claim)),
         (json!({ "iss": 7 }), Err(Refused::Claim)),
     ] {
