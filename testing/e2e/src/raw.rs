@@ -7,26 +7,44 @@ use std::{
 };
 
 use bytes::Bytes;
+use rustls::StreamOwned;
 
-use crate::{Answer, Gateway};
+use crate::{Answer, Gateway, TlsClient};
 
 /// No byte takes longer to come.
 const PATIENCE: Duration = Duration::from_secs(40);
 
-/// A plain TCP connection to the gateway.
+/// A connection to the gateway.
 pub struct Connection {
-    stream: TcpStream,
+    stream: Box<dyn Stream>,
+    /// What is below, where TLS is spoken.
+    socket: TcpStream,
     read: Vec<u8>,
 }
+
+trait Stream: Read + Write + Send {}
+
+impl<S: Read + Write + Send> Stream for S {}
 
 impl Gateway {
     /// Opens a connection.
     #[track_caller]
     pub fn connect(&self) -> Connection {
-        let stream = TcpStream::connect(self.address()).expect("a connection");
-        stream.set_nodelay(true).expect("TCP_NODELAY");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-        Connection { stream, read: Vec::new() }
+        self.connect_by(|socket| Box::new(socket))
+    }
+
+    /// Opens a connection that speaks TLS.
+    #[track_caller]
+    pub fn connect_tls(&self, client: &TlsClient) -> Connection {
+        self.connect_by(|socket| Box::new(StreamOwned::new(client.session(), socket)))
+    }
+
+    fn connect_by(&self, speaks: impl FnOnce(TcpStream) -> Box<dyn Stream>) -> Connection {
+        let socket = TcpStream::connect(self.address()).expect("a connection");
+        socket.set_nodelay(true).expect("TCP_NODELAY");
+        socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        let stream = speaks(socket.try_clone().expect("the same socket"));
+        Connection { stream, socket, read: Vec::new() }
     }
 
     /// Sends a whole request as it is written here, and reads the answer. The request should ask
@@ -51,7 +69,8 @@ impl Connection {
     /// # Errors
     /// What the socket says.
     pub fn try_write(&mut self, bytes: impl AsRef<[u8]>) -> std::io::Result<()> {
-        self.stream.write_all(bytes.as_ref())
+        self.stream.write_all(bytes.as_ref())?;
+        self.stream.flush()
     }
 
     /// Reads until the text is there, and returns all that was read so far.
@@ -77,7 +96,7 @@ impl Connection {
 
     /// Says that nothing more will be written, and goes on reading.
     pub fn finish_writing(&self) {
-        self.stream.shutdown(Shutdown::Write).expect("half a close");
+        self.socket.shutdown(Shutdown::Write).expect("half a close");
     }
 
     /// Closes the connection, whatever is under way.
@@ -112,6 +131,8 @@ impl Connection {
             }
             // Closed with bytes of ours unread; what came before is still an answer.
             Err(error) if error.kind() == ErrorKind::ConnectionReset => false,
+            // Cut within TLS.
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => false,
             Err(error) => panic!("reading: {error}"),
         }
     }

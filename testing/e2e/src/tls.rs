@@ -9,7 +9,7 @@ use std::{
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, SanType};
 use rustls::{
-    ClientConfig, RootCertStore,
+    ClientConfig, ClientConnection, RootCertStore,
     crypto::ring,
     pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName},
 };
@@ -112,6 +112,12 @@ impl TlsClient {
             }
         };
         Self { config }
+    }
+
+    /// A session of its own.
+    pub(crate) fn session(&self) -> ClientConnection {
+        let name = ServerName::try_from("gateway.test").expect("a name");
+        ClientConnection::new(Arc::new(self.config.clone()), name).expect("a session")
     }
 
     /// With these protocols offered (ALPN).

@@ -48,8 +48,8 @@ pub struct Arrival {
     pub complete: bool,
     /// The version of HTTP.
     pub version: String,
-    /// Whether the gateway showed a certificate.
-    pub certified: bool,
+    /// The SHA-256 of the certificate that the gateway showed.
+    pub certificate: Option<String>,
 }
 
 impl Arrival {

@@ -105,12 +105,13 @@ async fn main() {
         let (service, tls) = (Arc::clone(&service), tls.clone());
         tokio::spawn(async move {
             match tls {
-                None => service.serve(stream, wire, false).await,
+                None => service.serve(stream, wire, None).await,
                 Some(tls) => {
                     // A client that we do not trust is the client's business, too.
                     let Ok(stream) = tls.accept(stream).await else { return };
-                    let certified = stream.get_ref().1.peer_certificates().is_some();
-                    service.serve(stream, wire, certified).await;
+                    let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
+                    let shown = shown.map(|certificate| hex(&Sha256::digest(certificate)));
+                    service.serve(stream, wire, shown).await;
                 }
             }
         });
@@ -151,9 +152,9 @@ impl std::fmt::Display for Closed {
 
 impl std::error::Error for Closed {}
 
-/// Whether the client showed a certificate.
-#[derive(Clone, Copy)]
-struct Certified(bool);
+/// The certificate that the client showed: its SHA-256.
+#[derive(Clone)]
+struct Shown(Option<String>);
 
 struct Service {
     dir: PathBuf,
@@ -225,12 +226,12 @@ impl Service {
         }
     }
 
-    async fn serve<S>(self: Arc<Self>, stream: S, wire: Wire, certified: bool)
+    async fn serve<S>(self: Arc<Self>, stream: S, wire: Wire, shown: Option<String>)
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         let serving = service_fn(move |mut request: Request<Incoming>| {
-            request.extensions_mut().insert(Certified(certified));
+            request.extensions_mut().insert(Shown(shown.clone()));
             Arc::clone(&self).answer(request, wire.clone())
         });
         // A client that went away is the client's business.
@@ -325,7 +326,7 @@ impl Service {
             "text": text,
             "complete": received.complete,
             "version": format!("{:?}", head.version),
-            "certified": head.extensions.get::<Certified>().is_some_and(|certified| certified.0),
+            "certificate": head.extensions.get::<Shown>().and_then(|shown| shown.0.clone()),
         }));
         Arrival { number, head, text, body }
     }
@@ -566,9 +567,13 @@ impl Received {
                 }
             }
         }
-        received.digest = digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+        received.digest = hex(&digest.finalize());
         received
     }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 struct Sender(mpsc::Sender<Result<Frame<Bytes>, io::Error>>);

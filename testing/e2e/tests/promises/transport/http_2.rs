@@ -25,7 +25,7 @@ fn a_service_behind_tls_gets_what_it_prefers_and_keyed_requests_take_effect_once
         first.assert_stored(201);
         secure.gateway.send(&payment).assert_replays(&first);
         let arrival = secure.upstream.only_arrival();
-        assert_eq!((arrival.version.as_str(), arrival.certified), (version, false));
+        assert_eq!((arrival.version.as_str(), arrival.certificate.clone()), (version, None));
         assert_eq!(arrival.effect_id(), secure.upstream.arrivals()[0].effect_id());
         assert_eq!(arrival.attempt() & 0xffff_ffff, 1);
         let unkeyed = Request::post("/x", r#"{"amount":1}"#).act("status 200; body echo");
@@ -63,9 +63,20 @@ fn a_service_that_wants_a_certificate_is_shown_one() {
         "{ONE}tls = {{ ca = \"{{dir}}/ca.pem\", client_certificate = \"{{dir}}/gateway.pem\", \
          client_key = \"{{dir}}/gateway.key\", server_name = \"service.test\" }}\n"
     );
-    let secure = Secure::start(&text, |dir, authority| tls_service(dir, authority, true));
-    secure.gateway.send(&Request::payment(&fresh_key())).assert_stored(201);
-    assert!(secure.upstream.only_arrival().certified);
+    let mut secure = Secure::start(&text, |dir, authority| tls_service(dir, authority, true));
+    let shown = |secure: &Secure| {
+        secure.gateway.send(&Request::payment(&fresh_key())).assert_stored(201);
+        secure.upstream.arrivals().pop().expect("it arrived").certificate.expect("a certificate")
+    };
+    let first = shown(&secure);
+    secure.authority.reissue(&secure.pair, "gateway", &["gateway.test"]);
+    let taken = ["result=\"taken\""];
+    eventually("a renewed one is noticed", SOON, || {
+        secure.gateway.metric("hapax_tls_reloads_total", &taken) >= 1.0
+    });
+    // New connections show it.
+    secure.upstream.restart();
+    assert_ne!(shown(&secure), first);
 }
 
 #[test]

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use hapax_e2e::{Request, Stage, UpstreamKind, eventually, fresh_key};
+use hapax_e2e::{Gateway, Request, Stage, TlsClient, UpstreamKind, eventually, fresh_key};
 
+use super::Secure;
 use crate::SOON;
 
 fn handshake(more: &str) -> String {
@@ -38,6 +39,25 @@ fn a_websocket_is_a_tunnel_both_ways_until_one_end_closes_it() {
     client.finish_writing();
     client.read_to_end();
     eventually("it is closed", SOON, || stage.gateway.metric("hapax_tunnels", &[]) == 0.0);
+}
+
+#[test]
+fn a_websocket_over_tls_outlives_a_reload_and_is_cut_at_the_end_of_the_drain() {
+    let mut secure = Secure::with("[limits]\ndrain = \"1s\"\n");
+    let client = TlsClient::new(&secure.authority, None);
+    let mut socket = secure.gateway.connect_tls(&client);
+    socket.write(handshake("") + "early ");
+    assert!(socket.read_until("early ").to_ascii_lowercase().starts_with("http/1.1 101 "));
+    let reloads = |gateway: &Gateway| gateway.metric("hapax_config_reloads_total", &["applied"]);
+    secure.gateway.hang_up();
+    eventually("the configuration is read again", SOON, || reloads(&secure.gateway) == 1.0);
+    let large = "x".repeat(100_000);
+    socket.write(large.clone() + " end");
+    assert!(socket.read_until(" end").contains(&large));
+    secure.gateway.terminate();
+    // The drain is bounded, and nothing ends a tunnel before.
+    socket.read_to_end();
+    assert!(secure.gateway.ended(SOON).success());
 }
 
 #[test]
