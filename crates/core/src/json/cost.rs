@@ -29,6 +29,7 @@ impl Shape {
         let mut bytes = text.iter();
         while let Some(byte) = bytes.next() {
             match byte {
+                b'[' if bytes.as_slice().starts_with(b"]") => {}
                 b',' | b'[' => shape.items += 1,
                 b':' => shape.members += 1,
                 b'.' | b'e' | b'E' => shape.copied += 1,
