@@ -8,7 +8,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Json, PathPattern, Pointer, path_pattern::open_part, percent};
+use crate::{Json, PathPattern, Pointer, form, multipart, path_pattern::open_part, percent};
 
 mod algorithm;
 mod body;
@@ -22,7 +22,7 @@ pub use rules::RulesError;
 use algorithm::Algorithm;
 pub(crate) use body::check_charset;
 use components::Components;
-pub(crate) use components::push_sized;
+pub(crate) use components::{push_built, push_sized};
 pub(crate) use media_type::{Charset, MediaType};
 
 /// How a body is compared.
@@ -49,6 +49,19 @@ pub enum BodyForm {
     /// Not at all, and neither are media type, query and headers: for event ids, because providers
     /// change fields between deliveries of one event.
     None,
+}
+
+impl BodyForm {
+    /// How much memory reading a body as this takes at the most, in bytes: many times its length, if
+    /// it is made for that. Finding out costs a small part of the reading.
+    pub fn reading_cost(self, content: &[u8]) -> usize {
+        match self {
+            Self::Json | Self::Jcs => Json::parsing_cost(content),
+            Self::Form => form::cost(content),
+            Self::Multipart => multipart::cost(content),
+            Self::Raw | Self::None => 0,
+        }
+    }
 }
 
 /// What makes two requests of an operation the same intent.
@@ -189,6 +202,17 @@ impl Fingerprinter {
         self.rules.headers.iter().any(|covered| covered.eq_ignore_ascii_case(name))
     }
 
+    /// How much memory the fingerprint of an intent takes at the most while it is made, beside the
+    /// intent: see [`BodyForm::reading_cost`].
+    pub fn cost(&self, intent: &IntentParts<'_>) -> usize {
+        let form =
+            self.algorithm.form(self.rules.body, intent.media_type.map(MediaType::read).as_ref());
+        match self.algorithm.coding(intent) {
+            Some(_) => 0,
+            None => body::cost(&self.rules, form, self.algorithm.content(intent)),
+        }
+    }
+
     /// The fingerprint of an intent.
     ///
     /// # Errors
@@ -221,7 +245,8 @@ impl Fingerprinter {
             None => {
                 self.algorithm.check(form, media_type.as_ref())?;
                 let content = self.algorithm.content(intent);
-                body::push(&self.rules, form, media_type.as_ref(), content, &mut parts)?;
+                let media_type = media_type.as_ref();
+                body::push(self.algorithm, &self.rules, form, media_type, content, &mut parts)?;
             }
         }
         Ok(Fingerprint { version: self.version, digest: parts.digest() })

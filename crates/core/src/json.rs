@@ -22,6 +22,7 @@ const PLAIN: [bool; 256] = {
 };
 
 mod canonical;
+mod cost;
 mod number;
 mod parse;
 mod serde_form;
@@ -63,6 +64,13 @@ impl<'t> Json<'t> {
     /// [`JsonError`]: what is wrong and where, never what is there.
     pub fn parse(text: &'t [u8]) -> Result<Self, JsonError> {
         parse::document(text)
+    }
+
+    /// How much memory reading this text and writing its canonical form takes at the most, in bytes:
+    /// many times its length, if it is made for that. Whether it is JSON does not matter, and finding
+    /// out costs a small part of the reading.
+    pub fn parsing_cost(text: &[u8]) -> usize {
+        cost::Shape::of(text).cost(text.len())
     }
 
     /// Appends the canonical text: JSON itself, as in RFC 8785, but with exact numbers.
@@ -123,7 +131,10 @@ impl<'t> Json<'t> {
             Self::Null | Self::Bool(_) | Self::String(_) => true,
             Self::Number(number) => match number.rounded() {
                 Some(rounded) => {
-                    *number = rounded;
+                    // Most are their own double, and stay where they are.
+                    if rounded != *number {
+                        *number = rounded;
+                    }
                     true
                 }
                 None => false,

@@ -5,6 +5,8 @@
 //! the order of the parts, every header field of theirs as it was sent, and the bytes around them.
 //! What some reader would divide into other parts is refused.
 
+use std::borrow::Cow;
+
 use memchr::memmem;
 use sha2::{Digest, Sha256};
 use thiserror::Error;
@@ -41,6 +43,13 @@ pub enum MultipartFault {
     /// A part's header fields are malformed (RFC 2046, section 5.1).
     #[error("the header of a part is malformed; end each of its lines, and itself, with CRLF")]
     BadHeader,
+    /// While a part is looked for by its name: one of which not everybody reads the same name, or
+    /// whether it has one.
+    #[error(
+        "the name of a part is unclear; give each one Content-Disposition, as in form-data; \
+         name=\"id\", with one name and nothing that needs quotes without them"
+    )]
+    UnclearName,
     /// More than 1024 parts.
     #[error("it has more than 1024 parts; send fewer")]
     TooManyParts,
@@ -72,15 +81,29 @@ pub(crate) fn canonical(
     Ok(())
 }
 
-/// The contents of the parts of this name, in order.
+/// How much memory [`canonical`] takes at the most, in bytes.
+pub(crate) fn cost(body: &[u8]) -> usize {
+    // Lists double as they grow. Each field has a name of its own, and is written; so is the digest
+    // of each part.
+    const PART: usize = 3 * (size_of::<Part<'_>>() + size_of::<[u8; 32]>());
+    const FIELD: usize = 3 * size_of::<(Vec<u8>, &[u8])>() + 3 * 24 + 32;
+    let fields = memchr::memchr_iter(b':', body).count().min(MAX_PARTS * MAX_FIELDS);
+    MAX_PARTS * PART + fields * FIELD + body.len().saturating_mul(4)
+}
+
+/// The contents of the parts of this name, in order. A part whose name is unclear may be one.
 pub(crate) fn values<'b>(
     body: &'b [u8],
     boundary: Option<&[u8]>,
     name: &str,
 ) -> Result<Vec<&'b [u8]>, MultipartFault> {
-    let parts = Multipart::read(body, boundary)?.parts.into_iter();
-    let of_name = parts.filter(|part| part.has_name(name.as_bytes()));
-    Ok(of_name.map(|part| part.content).collect())
+    let mut values = Vec::new();
+    for part in Multipart::read(body, boundary)?.parts {
+        if part.name()?.is_some_and(|found| *found == *name.as_bytes()) {
+            values.push(part.content);
+        }
+    }
+    Ok(values)
 }
 
 struct Multipart<'b> {
@@ -189,10 +212,12 @@ impl<'b> Part<'b> {
         Ok(Self { fields, content })
     }
 
-    fn has_name(&self, name: &[u8]) -> bool {
+    /// Its name; `None` where nobody finds one.
+    fn name(&self) -> Result<Option<Cow<'b, [u8]>>, MultipartFault> {
         let mut of_name = self.fields.iter().filter(|(field, _)| field == b"content-disposition");
-        let (Some((_, disposition)), None) = (of_name.next(), of_name.next()) else { return false };
-        MediaType::read(disposition).only(b"name").is_some_and(|found| *found == *name)
+        let Some((_, disposition)) = of_name.next() else { return Ok(None) };
+        let name = MediaType::read(disposition).only_plain(b"name");
+        name.filter(|_| of_name.next().is_none()).ok_or(MultipartFault::UnclearName)
     }
 }
 

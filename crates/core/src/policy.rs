@@ -5,7 +5,9 @@ use std::{fmt, sync::Arc, time::Duration};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::{FingerprintRules, KeyPolicy, OutcomeRules, Pointer, PolicyDigest, StoreTime};
+use crate::{
+    BodyForm, FingerprintRules, KeyPolicy, OutcomeRules, Pointer, PolicyDigest, StoreTime,
+};
 
 /// The stable name of a kind of effect, such as `payments.create`: part of the identity of every
 /// record, so renaming an operation makes its keys new. Cheap to clone.
@@ -287,6 +289,12 @@ impl OperationPolicy {
         if let Some(outcome) = &self.outcome {
             require(outcome.says_anything(), PolicyError::OutcomeSaysNothing);
         }
+        if let (KeySource::Body(place), Some(form @ (BodyForm::Form | BodyForm::Multipart))) =
+            (&self.key.from, self.fingerprint.body)
+        {
+            let error = || PolicyError::BodyKeyPlace { place: place.clone(), form };
+            require(place.only_token().is_some(), error());
+        }
         if let Err(error) = self.fingerprint.check() {
             require(false, PolicyError::Fingerprint(error.to_string()));
         }
@@ -402,6 +410,18 @@ pub enum PolicyError {
     /// Every answer would be unknown.
     #[error("outcome reads no answer as applied; name the values, or the absence, that say so")]
     OutcomeSaysNothing,
+    /// A place that no form has: no request would have a key.
+    #[error(
+        "key.from = \"body:{place}\" is a place in JSON, and fingerprint.body = \"{}\" has fields by \
+         their names alone; name one, as in \"body:/id\", or compare as \"json\"",
+        if *form == BodyForm::Multipart { "multipart" } else { "form" }
+    )]
+    BodyKeyPlace {
+        /// The place.
+        place: Pointer,
+        /// How bodies are compared.
+        form: BodyForm,
+    },
     /// The fingerprint's rules contradict each other.
     #[error("fingerprint: {0}")]
     Fingerprint(String),
@@ -449,6 +469,29 @@ mod tests {
             let mut changed = policy();
             change(&mut changed);
             assert_eq!(changed.check(), [expected]);
+        }
+    }
+
+    #[test]
+    fn a_key_is_looked_for_only_where_bodies_can_have_one() {
+        let check = |place: &str, body| {
+            let mut policy = policy();
+            policy.key.from = KeySource::Body(Pointer::parse(place).expect("a place"));
+            policy.fingerprint.body = body;
+            policy.check()
+        };
+        for form in [BodyForm::Form, BodyForm::Multipart] {
+            assert_eq!(check("/id", Some(form)), []);
+            for place in ["/a/b", ""] {
+                let wrong = check(place, Some(form));
+                let [error @ PolicyError::BodyKeyPlace { .. }] = wrong.as_slice() else {
+                    panic!("{place}: {wrong:?}");
+                };
+                assert!(error.to_string().contains(&format!("\"body:{place}\"")), "{error}");
+            }
+        }
+        for open in [None, Some(BodyForm::Json), Some(BodyForm::Raw)] {
+            assert_eq!(check("/a/b", open), []);
         }
     }
 

@@ -7,7 +7,7 @@ use hapax::{
     http::{
         BrokenOff, KeyPlace, RequestIntent, authorized,
         body::{Buffered, read_bounded},
-        body_invalid, body_key, check_compared,
+        body_key, check_compared, fingerprint,
         headers::{
             HAPAX_ATTEMPT, HAPAX_DEADLINE, IDEMPOTENCY_KEY, strip_look_alikes,
             strip_ours_from_request,
@@ -175,7 +175,10 @@ async fn prepare(
     let content = content.await.map_err(|error| error.problem())?;
     let key = match place {
         KeyPlace::Header(_) => key_in_head,
-        KeyPlace::Body(at) => body_key(policy, at, &head.headers, content.of(buffered.bytes()))?,
+        KeyPlace::Body(at) => {
+            let content = content.of(buffered.bytes());
+            body_key(policy, at, &head.headers, content, &shared.budget).await?
+        }
     };
     let Some(key) = key else {
         return match policy.key.required {
@@ -191,8 +194,8 @@ async fn prepare(
         authorizer.question(&head, shared.scopes.header(), &scope, operation.name())
     });
     let intent = RequestIntent::new(operation.name(), &Arc::new(head), buffered.bytes());
-    let intent = intent.with_content(content);
-    let fingerprint = operation.fingerprint(&intent).map_err(|error| body_invalid(&error))?;
+    let intent = intent.with_content(content).within(&shared.budget);
+    let fingerprint = fingerprint(operation, &intent).await?;
     let id = RecordId::new(&scope, operation.name(), &key);
     Ok(Prepared::Keyed(Box::new(Keyed { id, scope, fingerprint, intent, buffered, question })))
 }

@@ -38,35 +38,14 @@ impl Attempting {
         };
         let rules = DecisionRules::stricter(pinned.unwrap_or(present), present);
         let rules = evidence.map_or(rules, |evidence| rules.after(evidence));
-        let compared = self.compare(&record.fingerprint, pinned, intent);
+        let compared = match pinned {
+            None => Comparison::UnknownVersion,
+            Some(_) if record.fingerprint.version() == self.fingerprint.version() => {
+                compared(record.fingerprint == self.fingerprint)
+            }
+            Some(pinned) => Box::pin(compare(&record.fingerprint, pinned, intent)).await,
+        };
         Ok((decide(record, compared, found.now, &rules), rules))
-    }
-
-    /// Compares intents under the version that the record's was stored with.
-    fn compare(
-        &self,
-        stored: &Fingerprint,
-        pinned: Option<&PinnedPolicy>,
-        intent: Option<&dyn Intent>,
-    ) -> Comparison {
-        let Some(pinned) = pinned else {
-            return Comparison::UnknownVersion;
-        };
-        let same = |fingerprint: &Fingerprint| {
-            if fingerprint == stored { Comparison::Same } else { Comparison::Different }
-        };
-        if stored.version() == self.operation.fingerprinter().version() {
-            return same(&self.fingerprint);
-        }
-        let made_by = pinned.fingerprint.prepare_for(stored.version());
-        let (Some(made_by), Some(intent)) = (made_by, intent) else {
-            return Comparison::UnknownVersion;
-        };
-        match intent.fingerprint(&made_by) {
-            Ok(fingerprint) => same(&fingerprint),
-            // Under the rules it was stored with, this body is no intent at all.
-            Err(_) => Comparison::Different,
-        }
     }
 
     /// The answer to a decision that executes nothing, and its word in the metrics.
@@ -183,6 +162,34 @@ impl Attempting {
     pub(crate) fn store_problem(&self, error: &StoreError) -> Problem {
         self.engine.store_problem(error)
     }
+}
+
+/// Compares an intent with a record's under the version that this was stored with, which is not the
+/// present one.
+async fn compare(
+    stored: &Fingerprint,
+    pinned: &PinnedPolicy,
+    intent: Option<&dyn Intent>,
+) -> Comparison {
+    let made_by = pinned.fingerprint.prepare_for(stored.version());
+    let (Some(made_by), Some(intent)) = (made_by, intent) else {
+        return Comparison::UnknownVersion;
+    };
+    let made = match intent.fingerprint_aside(&made_by) {
+        Some(making) => making.await,
+        None => Some(intent.fingerprint(&made_by)),
+    };
+    match made {
+        Some(Ok(fingerprint)) => compared(fingerprint == *stored),
+        // Under the rules it was stored with, this body is no intent at all.
+        Some(Err(_)) => Comparison::Different,
+        // Not now.
+        None => Comparison::UnknownVersion,
+    }
+}
+
+const fn compared(same: bool) -> Comparison {
+    if same { Comparison::Same } else { Comparison::Different }
 }
 
 impl Hapax {

@@ -117,7 +117,7 @@ pub use background::BackgroundOptions;
 pub use engine::{Hapax, Options, Secrets, SecretsError};
 pub use executed::{Ended, Executed, Reply};
 pub use execution::{ByReturn, Execution};
-pub use intent::Intent;
+pub use intent::{FingerprintAside, Intent};
 pub use job::{Begun, Done, Held, NotDone, Outcome, Refusal};
 #[cfg(feature = "tower")]
 pub use layer::{Access, Event, NotTaken, OperationLayer, OperationService, Rejected};

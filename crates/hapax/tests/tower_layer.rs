@@ -8,6 +8,7 @@ mod kit;
 use std::{
     convert::Infallible,
     future::{Ready, ready},
+    io::Write,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -19,16 +20,17 @@ use std::{
 use axum::{
     Router,
     body::Body,
-    http::{HeaderMap, Request, Response, StatusCode},
+    http::{HeaderMap, HeaderValue, Request, Response, StatusCode},
     response::IntoResponse,
     routing::{MethodRouter, post},
 };
 use bytes::Bytes;
+use flate2::{Compression, write::GzEncoder};
 use hapax::{
-    Attempt, Event, Execution, KeySource, OutcomeRule, OutcomeRules, Pointer, Rejected, Scope,
-    Told, http::body::ReadLimits,
+    Attempt, Event, Execution, Hapax, KeySource, Options, OutcomeRule, OutcomeRules, Pointer,
+    Rejected, Scope, Secrets, Told, http::body::ReadLimits,
 };
-use hapax_core::State;
+use hapax_core::{BodyForm, EffectSecret, State};
 use http_body_util::{BodyExt, Full};
 use kit::{Got, World, request};
 use tower::{
@@ -239,6 +241,88 @@ async fn a_body_over_its_limits_is_refused_and_nothing_is_claimed() {
     let slow = request("/pay", KEY, "").map(|_| Body::new(never));
     assert_eq!(Got::from(&app, slow).await.problem(), "body-timeout");
     assert_eq!(world.records().await, 0);
+}
+
+#[tokio::test]
+async fn p42_what_it_takes_to_read_a_large_body_has_to_fit_beside_it() {
+    let world = World::new();
+    let secrets = Secrets::single(EffectSecret::from_bytes([7; 32]));
+    let options = Options { single_tenant: true, buffered_total: 1 << 20, ..Options::default() };
+    let hapax = Hapax::new(Arc::new(world.store.clone()), secrets, options);
+    let route = || Router::new().route("/pay", post(|| async { "done" }));
+    let app = route().layer(hapax.operation("pay").bracketed());
+    let by_body = route().layer(
+        hapax
+            .operation("by_body")
+            .policy(|p| {
+                p.key.from = KeySource::Body(Pointer::parse("/id").unwrap());
+                p.key.policy = p.key.from.default_policy();
+            })
+            .bracketed(),
+    );
+    let send = async |app: &Router, body: &str| {
+        Got::from(app, request("/pay", KEY, "").map(|_| Body::from(body.to_owned()))).await
+    };
+    let much = format!("{{\"id\":1,\"all\":[{}1]}}", "1,".repeat(100 << 10));
+    for app in [&app, &by_body] {
+        let refused = send(app, &much).await;
+        assert_eq!((refused.status, refused.problem().as_str()), (503, "overloaded"));
+        assert!(refused.header("retry-after").is_some());
+    }
+    assert_eq!(world.records().await, 0, "nothing is claimed");
+    let little = format!("{{\"id\":1,\"all\":\"{}\"}}", "a".repeat(100 << 10));
+    for app in [&app, &by_body] {
+        for replayed in [None, Some("true")] {
+            let got = send(app, &little).await;
+            assert_eq!((got.status, got.header("idempotent-replayed")), (200, replayed));
+        }
+        let broken = send(app, &format!("{little}}}")).await;
+        assert_eq!(broken.problem(), "body-invalid");
+    }
+}
+
+/// A request whose body is in `gzip`.
+fn gzip(key: &str, content: &str) -> Request<Body> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(content.as_bytes()).unwrap();
+    let mut request = request("/pay", key, "").map(|_| Body::from(encoder.finish().unwrap()));
+    request.headers_mut().insert("content-encoding", HeaderValue::from_static("gzip"));
+    request
+}
+
+#[tokio::test]
+async fn t12_a_coded_request_is_compared_under_the_rules_of_its_record_where_the_present_ones_do_not_look()
+ {
+    for filling in [0, 100 << 10] {
+        let world = World::new();
+        let app = |hapax: &Hapax, body: Option<BodyForm>| {
+            let layer = hapax.operation("pay").policy(|p| p.fingerprint.body = body);
+            Router::new().route("/pay", post(|| async { "done" })).layer(layer.bracketed())
+        };
+        let content =
+            |amount: u32| format!(r#"{{"amount":{amount},"note":"{}"}}"#, "a".repeat(filling));
+        let before = app(&world.hapax, None);
+        assert_eq!(Got::from(&before, gzip(KEY, &content(1))).await.status, 200);
+
+        let after = app(&kit::engine(&world.store), Some(BodyForm::None));
+        let replay = Got::from(&after, gzip(KEY, &content(1))).await;
+        assert_eq!((replay.status, replay.header("idempotent-replayed")), (200, Some("true")));
+        let respelled = Got::from(&after, gzip(KEY, &format!(" {}", content(1)))).await;
+        assert_eq!(respelled.header("idempotent-replayed"), Some("true"));
+        assert_eq!(Got::from(&after, gzip(KEY, &content(2))).await.problem(), "key-reused");
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_is_not_its_coding_is_no_reason_to_refuse_where_none_is_looked_at() {
+    let world = World::new();
+    let layer = world.hapax.operation("pay").policy(|p| p.fingerprint.body = Some(BodyForm::None));
+    let app = Router::new().route("/pay", post(|| async { "done" })).layer(layer.bracketed());
+    for (body, replayed) in [("no gzip", None), ("nor this", Some("true"))] {
+        let request = gzip(KEY, "").map(|_| Body::from(body));
+        let got = Got::from(&app, request).await;
+        assert_eq!((got.status, got.header("idempotent-replayed")), (200, replayed), "{body}");
+    }
 }
 
 /// A stream of frames that never has one.

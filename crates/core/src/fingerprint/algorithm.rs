@@ -5,13 +5,15 @@
 //! ones before stay for as long as their records may be there.
 
 use super::{BodyForm, BodyInvalid, Charset, IntentParts, MediaType, check_charset};
+use crate::form::Marked;
 
 /// An algorithm, by the number that stands in its versions.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Algorithm {
     /// Compares coded bodies and `multipart/form-data` byte by byte, and JSON of any charset.
     First = 1,
-    /// Compares what content codings hold, and multipart by its parts; JSON is UTF-8.
+    /// Compares what content codings hold, and multipart by its parts; JSON is UTF-8, and a `;` in a
+    /// form may divide fields.
     Second = 2,
 }
 
@@ -54,6 +56,14 @@ impl Algorithm {
         match (self, form) {
             (Self::Second, BodyForm::Json | BodyForm::Jcs) => check_charset(media_type),
             _ => Ok(()),
+        }
+    }
+
+    /// What of a form is told apart from its encoded self.
+    pub(super) const fn marked(self) -> Marked {
+        match self {
+            Self::First => Marked::Percent,
+            Self::Second => Marked::PercentAndSemicolon,
         }
     }
 
@@ -157,6 +167,7 @@ mod tests {
             body: b"b=1&a=%25&c",
             ..PAYMENT
         };
+        let divided = IntentParts { body: b"b=1;c=%3b&a=2", ..urlencoded };
         let latin = IntentParts {
             media_type: Some(b"application/x-www-form-urlencoded; charset=latin1"),
             body: b"b=1&a=%e9",
@@ -181,6 +192,20 @@ mod tests {
                 &urlencoded,
                 "019a17810a545cfaf527836f4894c8208cbd76fd2cb1cc82\
                  debe6c7efd6e72128e4b6760c2c103dbea8d48a948fd9cd0",
+            ),
+            (
+                First,
+                "{}",
+                &divided,
+                "019a17810a545cfaf527836f4894c820183c7d3a957ccf16\
+                 81b422590d7f5535e82ef9a8a267716529a331584713039a",
+            ),
+            (
+                Second,
+                "{}",
+                &divided,
+                "029a17810a545cfaf527836f4894c820ee960a417463dd61\
+                 624ed432c7aef13d14425ae0aed78174d7d9c34029254b20",
             ),
             (
                 First,

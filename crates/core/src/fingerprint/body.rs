@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use super::{BodyForm, Charset, Components, FingerprintRules, MediaType};
+use super::{Algorithm, BodyForm, Charset, Components, FingerprintRules, MediaType};
 use crate::{Json, JsonError, MultipartFault, form, multipart};
 
 /// Why a body cannot be compared, or its key not be read. Never shows any of it.
@@ -15,6 +15,18 @@ pub enum BodyInvalid {
     /// JSON in another charset than its only one (RFC 8259, section 8.1).
     #[error("JSON is UTF-8 and the Content-Type says otherwise; send it in UTF-8, without charset")]
     Charset,
+    /// A form in another charset than the one that its key is read in.
+    #[error(
+        "the key of this operation is read from forms in UTF-8 and the Content-Type says otherwise; \
+         send the form in UTF-8, without charset"
+    )]
+    FormCharset,
+    /// A form that has another key for a service that divides it at `;` too.
+    #[error(
+        "a field of the form has a \";\", and for a service that divides fields there it is or has \
+         the key; send it as %3B"
+    )]
+    FormSeparator,
     /// A number that RFC 8785 has no text for.
     #[error(
         "a number of the body is outside of the range of a double; send it as a string, in quotes"
@@ -27,6 +39,7 @@ pub enum BodyInvalid {
 
 /// Pushes a body whose content codings are removed.
 pub(super) fn push(
+    algorithm: Algorithm,
     rules: &FingerprintRules,
     form: BodyForm,
     media_type: Option<&MediaType<'_>>,
@@ -44,7 +57,7 @@ pub(super) fn push(
                 fault = canonical_json(rules, form, body, out);
             });
         }
-        BodyForm::Form => parts.build(|out| form::canonical(content, out)),
+        BodyForm::Form => parts.build(|out| form::canonical(content, algorithm.marked(), out)),
         BodyForm::Multipart => parts.build(|out| {
             let boundary = media_type.and_then(MediaType::boundary);
             let read = multipart::canonical(content, boundary.as_deref(), out);
@@ -54,6 +67,13 @@ pub(super) fn push(
         BodyForm::None => {}
     }
     fault
+}
+
+/// How much memory [`push`] takes at the most, in bytes.
+pub(super) fn cost(rules: &FingerprintRules, form: BodyForm, content: &[u8]) -> usize {
+    let read = form.reading_cost(content);
+    // To be sorted, each element is kept as its text too.
+    if rules.unordered.is_empty() { read } else { read.saturating_mul(2) }
 }
 
 /// Refuses JSON in a charset that is not its own: a service that believes it reads other text.

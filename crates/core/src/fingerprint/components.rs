@@ -34,16 +34,7 @@ impl Components {
     }
 
     pub(super) fn build(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
-        // The length is written when it is known.
-        let start = self.buffer.len() + size_of::<u64>();
-        self.buffer.extend([0; size_of::<u64>()]);
-        write(&mut self.buffer);
-        let length = (self.buffer.len() - start) as u64;
-        if let Some((before, _)) = self.buffer.split_at_mut_checked(start)
-            && let Some(place) = before.last_chunk_mut()
-        {
-            *place = length.to_be_bytes();
-        }
+        push_built(&mut self.buffer, write);
     }
 
     pub(super) fn option<T>(&mut self, part: Option<T>, write: impl FnOnce(T, &mut Vec<u8>)) {
@@ -63,6 +54,19 @@ impl Components {
 pub(crate) fn push_sized(part: &[u8], out: &mut Vec<u8>) {
     out.extend((part.len() as u64).to_be_bytes());
     out.extend_from_slice(part);
+}
+
+/// Appends a part that is written behind its length, which is known then.
+pub(crate) fn push_built(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
+    let start = out.len() + size_of::<u64>();
+    out.extend([0; size_of::<u64>()]);
+    write(out);
+    let length = (out.len() - start) as u64;
+    if let Some((before, _)) = out.split_at_mut_checked(start)
+        && let Some(place) = before.last_chunk_mut()
+    {
+        *place = length.to_be_bytes();
+    }
 }
 
 #[cfg(test)]

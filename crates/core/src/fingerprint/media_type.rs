@@ -59,6 +59,31 @@ impl<'a> MediaType<'a> {
         values.next().filter(|_| values.next().is_none())
     }
 
+    /// The value of a parameter as every reader has it, or that there is none. `None` where this is
+    /// not all by the grammar, where it is there more than once or in another form (`name*`, RFC
+    /// 8187, and `name*0`, RFC 2231), and where its value is an encoded word (RFC 2047).
+    pub(crate) fn only_plain(&self, name: &[u8]) -> Option<Option<Cow<'a, [u8]>>> {
+        if self.essence.is_empty() || !self.essence.iter().all(|&byte| is_token(byte)) {
+            return None;
+        }
+        let mut found = None;
+        for parameter in self.parameters() {
+            let Parameter { name: other, value, .. } = parameter?;
+            let (stem, extended) = match other.iter().position(|&byte| byte == b'*') {
+                Some(at) => (other.get(..at).unwrap_or_default(), true),
+                None => (other, false),
+            };
+            if !stem.eq_ignore_ascii_case(name) {
+                continue;
+            }
+            if extended || found.is_some() || memchr::memmem::find(&value, b"=?").is_some() {
+                return None;
+            }
+            found = Some(value);
+        }
+        Some(found)
+    }
+
     /// `tchar` of RFC 9110, section 5.6.2.
     pub(crate) fn is_token(byte: u8) -> bool {
         is_token(byte)

@@ -109,12 +109,12 @@ fn spell(sign: &str, digits: &str, point: i128) -> String {
         format!("{sign}{digits}{}", zeros(point - count))
     } else if 0 < point && point <= PLAIN_DIGITS {
         let (whole, fraction) = split(point).unwrap_or_default();
-        format!("{sign}{whole}.{fraction}")
+        [sign, whole, ".", fraction].concat()
     } else if (-PLAIN_ZEROS..=0).contains(&point) {
         format!("{sign}0.{}{digits}", zeros(-point))
     } else {
         let (first, rest) = split(1).unwrap_or_default();
         let dot = if rest.is_empty() { "" } else { "." };
-        format!("{sign}{first}{dot}{rest}e{:+}", point - 1)
+        [sign, first, dot, rest, &format!("e{:+}", point - 1)].concat()
     }
 }

@@ -1,10 +1,10 @@
 //! The reader: RFC 8259 to the letter, and stricter where readers are known to disagree.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, mem};
 
 use thiserror::Error;
 
-use super::{Json, Members, Number, PLAIN};
+use super::{Json, Members, Number, PLAIN, cost::Shape};
 
 /// Where and why a text is not accepted as JSON.
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
@@ -71,7 +71,7 @@ pub(super) fn document(bytes: &[u8]) -> Result<Json<'_>, JsonError> {
     }
     // Once for the whole text, so that strings can be cut from it.
     let text = str::from_utf8(bytes).map_err(|e| JsonFault::NotUtf8.at(e.valid_up_to()))?;
-    let mut reader = Reader { text, at: 0, depth: 0 };
+    let mut reader = Reader::new(text);
     reader.skip_whitespace();
     let value = reader.value()?;
     reader.skip_whitespace();
@@ -85,9 +85,26 @@ struct Reader<'t> {
     text: &'t str,
     at: usize,
     depth: usize,
+    /// The members of all objects that are not read to their end, the inner behind the outer: each
+    /// object gets a list of its own, of just its length, when it is known.
+    members: Vec<(Cow<'t, str>, Json<'t>)>,
+    /// The elements of all arrays, likewise.
+    items: Vec<Json<'t>>,
 }
 
 impl<'t> Reader<'t> {
+    fn new(text: &'t str) -> Self {
+        let (members, items) = match text.len() {
+            ..Shape::LARGE => (Vec::new(), Vec::new()),
+            // Lists of this size are not copied while they grow.
+            _ => {
+                let shape = Shape::of(text.as_bytes());
+                (Vec::with_capacity(shape.members), Vec::with_capacity(shape.items))
+            }
+        };
+        Self { text, at: 0, depth: 0, members, items }
+    }
+
     fn value(&mut self) -> Result<Json<'t>, JsonError> {
         match self.peek() {
             Some(b'{') => self.nested(Self::object),
@@ -118,9 +135,11 @@ impl<'t> Reader<'t> {
     fn object(&mut self) -> Result<Json<'t>, JsonError> {
         let start = self.at;
         self.at += 1;
-        // Most documents are one object of about this size. Within one, a text of nothing but empty
-        // objects must not cost many times its length.
-        let mut members = Vec::with_capacity(if self.depth == 1 { 8 } else { 0 });
+        let from = self.members.len();
+        if self.depth == 1 {
+            // Most documents are one object of about this size.
+            self.members.reserve(8);
+        }
         self.skip_whitespace();
         if !self.take(b'}') {
             loop {
@@ -131,7 +150,8 @@ impl<'t> Reader<'t> {
                 self.skip_whitespace();
                 self.require(b':')?;
                 self.skip_whitespace();
-                members.push((name, self.value()?));
+                let value = self.value()?;
+                self.members.push((name, value));
                 self.skip_whitespace();
                 if self.take(b'}') {
                     break;
@@ -140,17 +160,22 @@ impl<'t> Reader<'t> {
                 self.skip_whitespace();
             }
         }
+        let members = match self.depth {
+            1 => mem::take(&mut self.members),
+            _ => self.members.split_off(from),
+        };
         let members = Members::new(members).ok_or(JsonFault::DuplicateMember.at(start))?;
         Ok(Json::Object(members))
     }
 
     fn array(&mut self) -> Result<Json<'t>, JsonError> {
         self.at += 1;
-        let mut items = Vec::new();
+        let from = self.items.len();
         self.skip_whitespace();
         if !self.take(b']') {
             loop {
-                items.push(self.value()?);
+                let value = self.value()?;
+                self.items.push(value);
                 self.skip_whitespace();
                 if self.take(b']') {
                     break;
@@ -159,7 +184,17 @@ impl<'t> Reader<'t> {
                 self.skip_whitespace();
             }
         }
-        Ok(Json::Array(items))
+        Ok(Json::Array(match from {
+            0 if self.is_for_one_array() => mem::take(&mut self.items),
+            _ => self.items.split_off(from),
+        }))
+    }
+
+    /// Whether the array that ends, within no other, can take the list of elements as it is: it is
+    /// the document, or one of a small document and not much shorter than the list.
+    fn is_for_one_array(&self) -> bool {
+        let fits = self.items.len() >= self.items.capacity() / 2;
+        self.depth == 1 || (fits && self.text.len() < Shape::LARGE)
     }
 
     fn string(&mut self) -> Result<Cow<'t, str>, JsonError> {

@@ -44,18 +44,16 @@ impl Key {
         policy: &KeyPolicy,
     ) -> Result<Option<Self>, BodyKeyError> {
         let media_type = media_type.map(MediaType::read);
-        let natural = || media_type.as_ref().map_or(BodyForm::Raw, MediaType::natural_form);
-        let form = match form {
-            None | Some(BodyForm::Raw | BodyForm::None) => natural(),
-            Some(form) => form,
-        };
+        let form = read_as(media_type.as_ref(), form);
         let invalid = BodyKeyError::Body;
         if content.is_empty() || matches!(form, BodyForm::Raw | BodyForm::None) {
             return Ok(None);
         }
         if form != BodyForm::Multipart {
             // In another charset other bytes would be the name, and the key.
-            check_charset(media_type.as_ref()).map_err(invalid)?;
+            check_charset(media_type.as_ref()).map_err(|fault| {
+                invalid(if form == BodyForm::Form { BodyInvalid::FormCharset } else { fault })
+            })?;
         }
         let found: Option<Cow<'_, [u8]>> = match form {
             BodyForm::Json | BodyForm::Jcs => {
@@ -79,13 +77,35 @@ impl Key {
                     let values = values.map_err(|it| invalid(BodyInvalid::Multipart(it)))?;
                     only(values.into_iter().map(Cow::Borrowed))?
                 } else {
-                    only(form::values(content, name).map(Cow::Owned))?
+                    let values = form::values(content, name);
+                    let values = values.ok_or(invalid(BodyInvalid::FormSeparator))?;
+                    only(values.into_iter().map(Cow::Owned))?
                 }
             }
         };
         let Some(found) = found else { return Ok(None) };
         policy.check_floors(&found).map_err(BodyKeyError::Key)?;
         Self::from_bytes(&found).map(Some).map_err(BodyKeyError::Key)
+    }
+
+    /// How much memory [`from_body`](Self::from_body) takes at the most, in bytes: see
+    /// [`BodyForm::reading_cost`].
+    pub fn from_body_cost(
+        content: &[u8],
+        media_type: Option<&[u8]>,
+        form: Option<BodyForm>,
+    ) -> usize {
+        read_as(media_type.map(MediaType::read).as_ref(), form).reading_cost(content)
+    }
+}
+
+/// As what a key is looked for in a body.
+fn read_as(media_type: Option<&MediaType<'_>>, form: Option<BodyForm>) -> BodyForm {
+    match form {
+        None | Some(BodyForm::Raw | BodyForm::None) => {
+            media_type.map_or(BodyForm::Raw, MediaType::natural_form)
+        }
+        Some(form) => form,
     }
 }
 
@@ -166,13 +186,20 @@ mod tests {
 
     #[test]
     fn what_may_hold_a_key_and_cannot_be_read_is_refused_and_what_cannot_has_none() {
-        let invalid =
-            |media_type, body| matches!(read(media_type, body, "/id"), Err(BodyKeyError::Body(_)));
+        let invalid = |media_type: &str, body: &str| {
+            matches!(read(media_type, body, "/id"), Err(BodyKeyError::Body(_)))
+        };
         assert!(invalid(JSON, "{"));
         assert!(invalid(JSON, r#"{"id":1,"id":2}"#));
         assert!(invalid("application/json; charset=utf-16", r#"{"id":"x"}"#));
         assert!(invalid("application/x-www-form-urlencoded; charset=utf-16", "id=x"));
         assert!(invalid("multipart/form-data", "--b--"));
+        assert!(invalid(FORM, "a=1;id=pay-1"));
+        for unclear in ["name*=utf-8''id", "name=\"id\"; filename=a b.txt", "name=id; name=id"] {
+            let part =
+                format!("--b\r\nContent-Disposition: form-data; {unclear}\r\n\r\nx\r\n--b--");
+            assert!(invalid("multipart/form-data; boundary=b", &part), "{unclear}");
+        }
         assert_eq!(found("text/plain", "id=x", "/id"), None);
         let named = Key::from_body(
             br#"{"id":"x"}"#,
@@ -182,6 +209,18 @@ mod tests {
             &ANY,
         );
         assert!(named.is_ok_and(|key| key.is_some()), "the rules say what it is");
+    }
+
+    #[test]
+    fn the_refusal_of_another_charset_says_of_what() {
+        let charset = |media_type, body| match read(media_type, body, "/id") {
+            Err(error) => error.to_string(),
+            Ok(key) => panic!("{body}: {key:?}"),
+        };
+        let form = charset("application/x-www-form-urlencoded; charset=latin1", "id=x");
+        assert!(form.contains("form") && !form.contains("JSON"), "{form}");
+        let json = charset("application/json; charset=latin1", r#"{"id":"x"}"#);
+        assert!(json.contains("JSON"), "{json}");
     }
 
     #[test]

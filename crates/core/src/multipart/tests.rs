@@ -140,6 +140,42 @@ fn a_part_is_found_by_its_name() {
     assert_eq!(found("A"), Ok(vec![]));
 }
 
+#[test]
+fn a_part_whose_name_not_everybody_reads_the_same_is_never_another_part() {
+    let found = |disposition: &str| {
+        let body = format!("--b\r\n{disposition}\r\n\r\nx\r\n--b--");
+        values(body.as_bytes(), Some(b"b"), "id").map(|values| values.len())
+    };
+    for (one, count) in [
+        ("Content-Disposition: form-data; name=\"id\"", 1),
+        ("Content-Disposition: form-data; NAME=id; filename=\"a b.txt\"", 1),
+        ("Content-Disposition: form-data; name=\"id\"; filename*=utf-8''a.txt", 1),
+        ("Content-Disposition: form-data; name=\"other\"", 0),
+        ("Content-Disposition: form-data", 0),
+        ("Content-Disposition: form-data; nam=id; names=id", 0),
+        ("Content-Type: text/plain; name=\"id\"", 0),
+    ] {
+        assert_eq!(found(one), Ok(count), "{one}");
+    }
+    for unclear in [
+        "form-data; name*=utf-8''id",
+        "form-data; name*0=i; name*1=d",
+        "form-data; name=\"other\"; name*=utf-8''id",
+        "form-data; name=\"id\"; filename=a b.txt",
+        "form-data; name=id; name=id",
+        "form-data; name=other; name=id",
+        "form-data; name = \"id\"",
+        "form-data; name=\"id",
+        "form-data; name=\"=?utf-8?q?id?=\"",
+        "form-data name=\"id\"",
+        "; name=\"id\"",
+        "form-data; name=\"id\"\r\nContent-Disposition: form-data; name=\"a\"",
+    ] {
+        let field = format!("Content-Disposition: {unclear}");
+        assert_eq!(found(&field), Err(MultipartFault::UnclearName), "{unclear}");
+    }
+}
+
 proptest! {
     #[test]
     fn any_bytes_have_a_form_or_are_refused(body: Vec<u8>, text in "(--b|\r\n|--|\n|a: |x){0,12}") {

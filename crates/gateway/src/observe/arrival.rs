@@ -7,7 +7,7 @@ use hapax::{
     http::{
         KeyPlace, RequestIntent,
         body::{BufferBudget, Buffered, DecodeError, ReadLimits},
-        body_key, check_compared, key, needed_content,
+        body_key, check_compared, fingerprint, key, needed_content,
     },
 };
 use hapax_core::{Fingerprint, Key, Problem, ProblemKind, RecordId, Scope};
@@ -101,24 +101,26 @@ impl Arrival {
             Err(_) => return Identified::Refused("refuse_body"),
         };
         let key = match (key, &place) {
-            (None, KeyPlace::Body(at)) => match body_key(policy, at, headers, content.of(sent)) {
-                Ok(Some(key)) => key,
-                Ok(None) => return unkeyed(&operation, digest(&scope, &operation, &head, &body)),
-                Err(problem) if problem.kind == ProblemKind::KeyInvalid => {
-                    return Identified::Refused("refuse_key");
+            (None, KeyPlace::Body(at)) => {
+                match body_key(policy, at, headers, content.of(sent), &budget).await {
+                    Ok(Some(key)) => key,
+                    Ok(None) => {
+                        return unkeyed(&operation, digest(&scope, &operation, &head, &body));
+                    }
+                    Err(problem) => return unread(&problem),
                 }
-                Err(_) => return Identified::Refused("refuse_body"),
-            },
+            }
             (Some(key), _) => key,
             (None, KeyPlace::Header(_)) => return Identified::No("body"),
         };
         let Ok(scope) = scope else { return Identified::Refused("refuse_scope") };
-        let intent = RequestIntent::new(operation.name(), &head, sent).with_content(content);
-        match operation.fingerprint(&intent) {
+        let intent = RequestIntent::new(operation.name(), &head, sent);
+        let intent = intent.with_content(content).within(&budget);
+        match fingerprint(&operation, &intent).await {
             Ok(fingerprint) => {
                 Identified::Keyed(RecordId::new(&scope, operation.name(), &key), fingerprint)
             }
-            Err(_) => Identified::Refused("refuse_body"),
+            Err(problem) => unread(&problem),
         }
     }
 }
@@ -155,6 +157,15 @@ impl Identity {
                 (OutBody::streaming(body), Self::Unkeyed(digest))
             }
         }
+    }
+}
+
+/// An arrival whose body has no key or intent that could be read.
+fn unread(problem: &Problem) -> Identified {
+    match problem.kind {
+        ProblemKind::KeyInvalid => Identified::Refused("refuse_key"),
+        ProblemKind::Overloaded => Identified::No("room"),
+        _ => Identified::Refused("refuse_body"),
     }
 }
 

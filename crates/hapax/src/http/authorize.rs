@@ -12,6 +12,9 @@ use crate::Answer;
 /// outcome, what was observed of it, the answer that this copy waited for, that it was settled, or
 /// how it ended before its key expired. Where it says no, that problem is the answer, the record
 /// stays as it is, and nothing is executed. A first execution is not its business.
+///
+/// A [`replay_forbidden`] says what is so: an outcome that was observed need not be one, and behind
+/// the refusal that a copy waited for, the key is free, so that copy is told to ask again.
 pub async fn authorized<T, F, Fut>(answer: Answer<T>, may_see: F) -> Answer<T>
 where
     F: FnOnce() -> Fut,
@@ -22,7 +25,29 @@ where
     }
     match may_see().await {
         Ok(()) => answer,
-        Err(problem) => Answer::Problem(problem),
+        Err(problem) => Answer::Problem(withheld(&answer, problem)),
+    }
+}
+
+fn withheld<T>(answer: &Answer<T>, mut problem: Problem) -> Problem {
+    if problem.kind != ProblemKind::ReplayForbidden {
+        return problem;
+    }
+    match answer {
+        Answer::Shared { .. } => Problem::new(
+            ProblemKind::InFlight,
+            "A request with this key was being executed, and what came of it is not shown to this \
+             caller. Ask again with the same key.",
+        )
+        .retry_after(Duration::from_secs(1)),
+        Answer::Observed { .. } => {
+            problem.detail =
+                "The operation may have been done before, and what is known of it is not \
+                              shown to this caller. Nothing was executed by this request."
+                    .into();
+            problem
+        }
+        _ => problem,
     }
 }
 
@@ -63,9 +88,47 @@ mod tests {
     use super::*;
     use crate::FirstOutcome;
 
+    /// The problem that stands for an answer, if it is asked about.
+    async fn told(answer: Answer<()>, problem: Problem) -> Option<Problem> {
+        let mut asked = false;
+        let answer = authorized(answer, || {
+            asked = true;
+            async { Err(problem) }
+        });
+        match (answer.await, asked) {
+            (Answer::Problem(problem), true) => Some(problem),
+            _ => None,
+        }
+    }
+
     async fn refused(answer: Answer<()>) -> bool {
-        let answer = authorized(answer, || async { Err(replay_forbidden()) }).await;
-        matches!(answer, Answer::Problem(problem) if problem == replay_forbidden())
+        told(answer, replay_forbidden()).await.is_some()
+    }
+
+    #[tokio::test]
+    async fn what_is_withheld_is_not_said_to_have_been_done_where_it_need_not_have_been() {
+        let (response, retry_after) = (StoredResponse::default, Duration::from_secs(9));
+        let shared = || Answer::Shared { response: response() };
+        let observed = || Answer::Observed { response: response(), retry_after };
+        let replayed =
+            || Answer::Replayed { response: response(), expires: StoreTime::from_micros(0) };
+
+        // The key is free: the next one with it executes.
+        let in_flight = told(shared(), replay_forbidden()).await.unwrap();
+        assert_eq!(in_flight.kind, ProblemKind::InFlight);
+        assert_eq!((in_flight.retry_after.is_some(), in_flight.says), (true, Some("unknown")));
+
+        let forbidden = replay_forbidden().with_status(401).challenging("Bearer");
+        let unknown = told(observed(), forbidden.clone()).await.unwrap();
+        assert_eq!((unknown.kind, unknown.status), (forbidden.kind, 401));
+        assert_eq!(unknown.challenge, forbidden.challenge);
+        assert!(!unknown.detail.contains("was done"), "{}", unknown.detail);
+        assert_eq!(told(replayed(), forbidden.clone()).await, Some(forbidden));
+
+        for answer in [shared(), observed(), replayed()] {
+            let told = told(answer, authorization_unavailable()).await;
+            assert_eq!(told, Some(authorization_unavailable()));
+        }
     }
 
     #[tokio::test]

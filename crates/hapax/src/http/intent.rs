@@ -12,8 +12,11 @@ use http::{
     request::Parts,
 };
 
-use super::{body::Content, headers};
-use crate::Intent;
+use super::{
+    body::{BufferBudget, Content, ReadError, is_large, read_aside},
+    headers,
+};
+use crate::{FingerprintAside, Intent, Operation};
 
 /// A request as an intent: all of it, since older records may be compared by other parts.
 #[derive(Clone, Debug)]
@@ -23,6 +26,8 @@ pub struct RequestIntent {
     target: Option<Uri>,
     body: Bytes,
     content: Content,
+    /// Where the content is large.
+    aside: Option<BufferBudget>,
 }
 
 impl RequestIntent {
@@ -35,6 +40,7 @@ impl RequestIntent {
             target: None,
             body: body.clone(),
             content: Content::CODED,
+            aside: None,
         }
     }
 
@@ -52,14 +58,27 @@ impl RequestIntent {
         Self { content, ..self }
     }
 
+    /// The same, fingerprinted beside the async workers and in memory of this budget where its content
+    /// is large. Say so last: what is added later is not looked at.
+    #[must_use]
+    pub fn within(self, budget: &BufferBudget) -> Self {
+        let content = self.content.of(&self.body).unwrap_or(&self.body);
+        let aside = is_large(content.len()).then(|| budget.clone());
+        Self { aside, ..self }
+    }
+
     /// The request's head.
     pub const fn head(&self) -> &Arc<Parts> {
         &self.head
     }
 }
 
-impl Intent for RequestIntent {
-    fn fingerprint(&self, fingerprinter: &Fingerprinter) -> Result<Fingerprint, BodyInvalid> {
+impl RequestIntent {
+    fn with_parts<T>(
+        &self,
+        fingerprinter: &Fingerprinter,
+        act: impl FnOnce(&IntentParts<'_>) -> T,
+    ) -> T {
         let headers = &self.head.headers;
         let target = self.target.as_ref().unwrap_or(&self.head.uri);
         let lines: Vec<(&str, &[u8])> = headers
@@ -67,7 +86,7 @@ impl Intent for RequestIntent {
             .map(|(name, value)| (name.as_str(), value.as_bytes()))
             .filter(|(name, _)| fingerprinter.covers_header(name))
             .collect();
-        fingerprinter.fingerprint(&IntentParts {
+        act(&IntentParts {
             operation: self.operation.as_str(),
             method: self.head.method.as_str(),
             path: target.path(),
@@ -79,6 +98,53 @@ impl Intent for RequestIntent {
             decoded: self.content.of(&self.body).map(AsRef::as_ref),
         })
     }
+
+    async fn read_aside(
+        &self,
+        budget: &BufferBudget,
+        fingerprinter: &Fingerprinter,
+    ) -> Result<Result<Fingerprint, BodyInvalid>, ReadError> {
+        let what = (self.clone(), fingerprinter.clone());
+        read_aside(
+            budget,
+            what,
+            |(intent, by)| intent.with_parts(by, |parts| by.cost(parts)),
+            |(intent, by)| intent.fingerprint(by),
+        )
+        .await
+    }
+}
+
+impl Intent for RequestIntent {
+    fn fingerprint(&self, fingerprinter: &Fingerprinter) -> Result<Fingerprint, BodyInvalid> {
+        self.with_parts(fingerprinter, |parts| fingerprinter.fingerprint(parts))
+    }
+
+    fn fingerprint_aside<'a>(
+        &'a self,
+        fingerprinter: &'a Fingerprinter,
+    ) -> Option<FingerprintAside<'a>> {
+        let budget = self.aside.as_ref()?;
+        Some(Box::pin(async { self.read_aside(budget, fingerprinter).await.ok() }))
+    }
+}
+
+/// The fingerprint of a request under the rules of its operation.
+///
+/// # Errors
+/// The problem `body-invalid` for a body that cannot be read as the form that the rules name, and
+/// `overloaded` where there is no room to read it.
+pub async fn fingerprint(
+    operation: &Operation,
+    intent: &RequestIntent,
+) -> Result<Fingerprint, Problem> {
+    let made = match &intent.aside {
+        None => operation.fingerprint(intent),
+        Some(budget) => Box::pin(intent.read_aside(budget, operation.fingerprinter()))
+            .await
+            .map_err(|error| error.problem())?,
+    };
+    made.map_err(|error| Problem::new(ProblemKind::BodyInvalid, error.to_string()))
 }
 
 /// What is compared must be what the service sees: one line of each field that says how the body
@@ -109,11 +175,6 @@ pub fn check_compared(compared: &[HeaderName], headers: &HeaderMap) -> Result<()
     }
 }
 
-/// The problem of a body that cannot be read as the form that the operation's rules name.
-pub fn body_invalid(error: &BodyInvalid) -> Problem {
-    Problem::new(ProblemKind::BodyInvalid, error.to_string())
-}
-
 #[cfg(test)]
 mod tests {
     use hapax_core::FingerprintRules;
@@ -141,6 +202,24 @@ mod tests {
         assert_eq!(print(routed().with_target(Uri::from_static("/eu/payments?a=1"))), sent);
         assert_ne!(print(routed().with_target(Uri::from_static("/us/payments?a=1"))), sent);
         assert_ne!(print(routed().with_target(Uri::from_static("/eu/payments?a=2"))), sent);
+    }
+
+    #[tokio::test]
+    async fn a_large_body_is_read_aside_to_the_same_fingerprint_and_a_small_one_at_once() {
+        let fingerprinter = FingerprintRules::default().prepare();
+        let budget = BufferBudget::new(8 << 20);
+        let of = |length: usize| {
+            let body = format!("\"{}\"", "a".repeat(length - 2));
+            intent("/payments", &body).with_content(Content::AS_SENT).within(&budget)
+        };
+        assert!(of(64 << 10).fingerprint_aside(&fingerprinter).is_none());
+        let large = Arc::new(of((64 << 10) + 1));
+        let made = large.fingerprint_aside(&fingerprinter).unwrap().await.unwrap();
+        assert_eq!(made.unwrap(), large.fingerprint(&fingerprinter).unwrap());
+
+        let small = BufferBudget::new(1);
+        let no_room = RequestIntent::clone(&large).within(&small);
+        assert!(no_room.fingerprint_aside(&fingerprinter).unwrap().await.is_none());
     }
 
     #[test]

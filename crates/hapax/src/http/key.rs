@@ -10,7 +10,7 @@ use http::{
 };
 
 use super::{
-    body::{BufferBudget, Content, DecodeError, ReadLimits, content},
+    body::{BufferBudget, Content, DecodeError, ReadLimits, content, is_large, read_aside},
     field_names::KeyPlace,
 };
 
@@ -35,12 +35,13 @@ pub fn key(
 /// # Errors
 /// The problem `key-invalid` for a value that is there and no acceptable key, and `body-invalid`
 /// for a body that cannot be read as what it is said to be: it may have a key, so it is never taken
-/// for one without.
-pub fn body_key(
+/// for one without. `overloaded` where there is no room to read it.
+pub async fn body_key(
     policy: &OperationPolicy,
     place: &Pointer,
     headers: &HeaderMap,
     content: Option<&Bytes>,
+    budget: &BufferBudget,
 ) -> Result<Option<Key>, Problem> {
     let Some(content) = content else {
         return Err(Problem::new(
@@ -51,9 +52,30 @@ pub fn body_key(
             ),
         ));
     };
-    let media_type = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
-    let form = policy.fingerprint.body;
-    let key = Key::from_body(content, media_type, form, place, &policy.key.policy);
+    let media_type = headers.get(CONTENT_TYPE);
+    let (form, policy) = (policy.fingerprint.body, policy.key.policy);
+    let key = match is_large(content.len()) {
+        false => {
+            let media_type = media_type.map(HeaderValue::as_bytes);
+            Key::from_body(content, media_type, form, place, &policy)
+        }
+        true => {
+            let what = (content.clone(), media_type.cloned(), place.clone());
+            let key = read_aside(
+                budget,
+                what,
+                move |(content, media_type, _)| {
+                    let media_type = media_type.as_ref().map(HeaderValue::as_bytes);
+                    Key::from_body_cost(content, media_type, form)
+                },
+                move |(content, media_type, place)| {
+                    let media_type = media_type.as_ref().map(HeaderValue::as_bytes);
+                    Key::from_body(content, media_type, form, place, &policy)
+                },
+            );
+            Box::pin(key).await.map_err(|error| error.problem())?
+        }
+    };
     key.map_err(|error| {
         let kind = match &error {
             BodyKeyError::Key(_) => ProblemKind::KeyInvalid,
@@ -63,8 +85,9 @@ pub fn body_key(
     })
 }
 
-/// The content of a request's body, as far as its operation needs it: neither for its key nor for
-/// its intent is it looked at where only ids are compared.
+/// The content of a request's body, as far as its operation needs it. Where neither its key nor its
+/// intent is in there, the body stays coded if it is not what its coding says or too large: only a
+/// record that was stored under other rules may be compared by it.
 ///
 /// # Errors
 /// [`DecodeError`]; nothing was claimed or sent.
@@ -76,11 +99,12 @@ pub async fn needed_content(
     limits: ReadLimits,
     budget: &BufferBudget,
 ) -> Result<Content, DecodeError> {
-    let of_no_interest = policy.fingerprint.body == Some(BodyForm::None);
-    if of_no_interest && matches!(place, KeyPlace::Header(_)) {
-        return Ok(Content::CODED);
+    let of_no_interest =
+        policy.fingerprint.body == Some(BodyForm::None) && matches!(place, KeyPlace::Header(_));
+    match content(headers, sent, limits, budget).await {
+        Err(error) if of_no_interest && !error.is_passing() => Ok(Content::CODED),
+        content => content,
     }
-    content(headers, sent, limits, budget).await
 }
 
 /// The problem of a request without a key where one is required.

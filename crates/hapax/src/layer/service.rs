@@ -22,7 +22,7 @@ use crate::{
     http::{
         KeyPlace, RequestIntent, authorization_unavailable, authorized,
         body::{BoxError, Buffered, ResponseBody, read_bounded},
-        body_invalid, body_key, check_compared, key, key_missing, needed_content, read_reply,
+        body_key, check_compared, fingerprint, key, key_missing, needed_content, read_reply,
         refuse, replay_forbidden, respond,
     },
 };
@@ -208,7 +208,7 @@ where
         let (key, scope) = match (key, &door.events) {
             (HeadKey::Key(key), _) => (key, scope),
             (HeadKey::InTheBody(place), _) => {
-                match body_key(policy, &place, &head.headers, content.of(sent))? {
+                match body_key(policy, &place, headers, content.of(sent), &door.budget).await? {
                     Some(key) => (key, scope),
                     None if policy.key.required => return Err(key_missing(&door.fields.key)),
                     None => return Ok(Prepared::Unkeyed { head, buffered }),
@@ -227,7 +227,8 @@ where
         if let Some(target) = original_target(&head) {
             intent = intent.with_target(target);
         }
-        let fingerprint = operation.fingerprint(&intent).map_err(|error| body_invalid(&error))?;
+        let intent = intent.within(&door.budget);
+        let fingerprint = fingerprint(operation, &intent).await?;
         let id = RecordId::new(&scope, operation.name(), &key);
         let protected = Arc::clone(&door.protected);
         let arrived = Arrived { protected, id, fingerprint, intent: Arc::new(intent) };

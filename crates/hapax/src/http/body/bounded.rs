@@ -67,7 +67,8 @@ pub enum ReadError {
         /// The limit.
         within: Duration,
     },
-    /// The bodies of other requests fill the memory set aside for them: 503.
+    /// The bodies of other requests, or what it takes to read this one, fill the memory set aside for
+    /// them: 503.
     #[error(
         "the buffered request bodies would take more than {budget} bytes; send again a little \
          later, or raise the buffer limit"
@@ -80,6 +81,9 @@ pub enum ReadError {
     /// they are refused rather than dropped or passed on: 400.
     #[error("a request with a key cannot have trailer fields; send them as header fields")]
     Trailers,
+    /// Reading what it holds failed: 400. Nothing but a fault of this program does that.
+    #[error("the request body could not be read; if it is sent again, send it in another form")]
+    Unreadable,
     /// The client went away or the message is malformed: 400, if anybody still listens.
     #[error("the request body ended before it was complete; send the request again")]
     Incomplete(#[source] BoxError),
@@ -92,7 +96,7 @@ impl ReadError {
             Self::TooLarge { .. } => ProblemKind::BodyTooLarge,
             Self::TooSlow { .. } => ProblemKind::BodyTimeout,
             Self::NoRoom { .. } => ProblemKind::Overloaded,
-            Self::Incomplete(_) | Self::Trailers => ProblemKind::BodyInvalid,
+            Self::Incomplete(_) | Self::Trailers | Self::Unreadable => ProblemKind::BodyInvalid,
         };
         let problem = Problem::new(kind, self.to_string());
         match self {

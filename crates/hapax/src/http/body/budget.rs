@@ -4,10 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use metrics::gauge;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::aside::most_at_once;
 use crate::metric_definitions::BUFFERED_BYTES;
 
-/// How many bytes of request bodies this process may hold at once, over all connections.
+/// How many bytes of request bodies this process may hold at once, over all connections, with what it
+/// takes to read the large ones.
 ///
 /// It never waits: where there is no room, the request is refused and nothing of it was claimed.
 /// Bytes count as they arrive, so a declared length that is never sent occupies nothing. Clones
@@ -21,12 +24,15 @@ pub struct BufferBudget {
 struct Shared {
     limit: usize,
     used: AtomicUsize,
+    /// So many large bodies are read at once.
+    reading: Arc<Semaphore>,
 }
 
 impl BufferBudget {
     /// A budget of `limit` bytes.
     pub fn new(limit: usize) -> Self {
-        Self { shared: Arc::new(Shared { limit, used: AtomicUsize::new(0) }) }
+        let reading = Arc::new(Semaphore::new(most_at_once()));
+        Self { shared: Arc::new(Shared { limit, used: AtomicUsize::new(0), reading }) }
     }
 
     /// All of it, in bytes.
@@ -42,6 +48,12 @@ impl BufferBudget {
     /// A reservation of nothing, to grow.
     pub fn reserve(&self) -> Reservation {
         Reservation { budget: self.clone(), held: 0 }
+    }
+
+    /// Waits for its turn to read a large body.
+    pub(super) async fn turn(&self) -> Option<OwnedSemaphorePermit> {
+        // Never closed, so always acquired.
+        Arc::clone(&self.shared.reading).acquire_owned().await.ok()
     }
 
     /// Whether so many bytes could be held now.

@@ -20,8 +20,8 @@ const MOST_CODINGS: usize = 3;
 /// How much is decoded before others get their turn, in bytes.
 const PIECE: usize = 64 << 10;
 
-/// How many times larger than what was sent the content may be, once it is larger than a piece. A
-/// `gzip` cannot reach it with much else than a single byte again and again.
+/// How many times larger than what was sent the content may be, once it is larger than a piece, however
+/// many codings there are. A `gzip` cannot reach it with much else than a single byte again and again.
 const MOST_RATIO: usize = 1000;
 
 /// The content of a request's body: what was sent, without its content codings. Cheap to clone.
@@ -39,6 +39,10 @@ enum Inner {
 impl Content {
     /// Of a body whose coding is of no interest.
     pub const CODED: Self = Self(Inner::Coded);
+
+    /// Of a body that has none.
+    #[cfg(test)]
+    pub(in crate::http) const AS_SENT: Self = Self(Inner::AsSent);
 
     /// The bytes of a body that was `sent`; `None` where a coding is not known here, so that nothing
     /// can be said of them.
@@ -134,6 +138,11 @@ pub enum DecodeError {
 }
 
 impl DecodeError {
+    /// Whether it is of this moment, not of the body.
+    pub(in crate::http) const fn is_passing(&self) -> bool {
+        matches!(self, Self::NoRoom { .. } | Self::TooSlow { .. })
+    }
+
     /// The problem that the client is told.
     pub fn problem(&self) -> Problem {
         let kind = match self {
@@ -194,23 +203,34 @@ async fn decode_all(
         return Err(DecodeError::TooMany);
     }
     let within = limits.within;
+    let bounds = Bounds {
+        limit: limits.max_decoded,
+        dense: sent.len().saturating_mul(MOST_RATIO).max(PIECE),
+    };
     let decoding = async {
         let mut content = sent.clone();
         for coding in codings.iter().rev() {
-            content = decode(*coding, &content, limits.max_decoded, count).await?;
+            content = decode(*coding, &content, bounds, count).await?;
         }
         Ok(content)
     };
     timeout(within, decoding).await.unwrap_or(Err(DecodeError::TooSlow { within }))
 }
 
+/// How large the content may be without any of its codings, in bytes.
+#[derive(Clone, Copy)]
+struct Bounds {
+    limit: usize,
+    /// By what was sent.
+    dense: usize,
+}
+
 async fn decode(
     coding: Coding,
     coded: &[u8],
-    limit: usize,
+    Bounds { limit, dense }: Bounds,
     count: &mut Count<'_>,
 ) -> Result<Bytes, DecodeError> {
-    let dense = coded.len().saturating_mul(MOST_RATIO).max(PIECE);
     let mut decoder = Decoder::new(coding, coded);
     let mut content = Vec::new();
     let mut piece = vec![0; PIECE];

@@ -1,6 +1,7 @@
-//! 3. Message bodies: a request's read whole within bounds and its codings removed, an answer's
-//!    collected up to a cap.
+//! 3. Message bodies: a request's read whole within bounds and its codings removed, and read as what
+//!    it is; an answer's collected up to a cap.
 
+mod aside;
 mod bounded;
 mod budget;
 mod capped;
@@ -9,6 +10,7 @@ mod response;
 #[cfg(test)]
 pub(super) mod scripted;
 
+pub(super) use self::aside::{is_large, read_aside};
 pub use self::bounded::{Buffered, ReadError, ReadLimits, read_bounded};
 pub use self::budget::{BufferBudget, Reservation};
 pub use self::capped::{Collected, Resumed, collect_capped};

@@ -146,9 +146,32 @@ async fn what_grows_past_the_limit_or_out_of_proportion_is_not_decoded() {
     let dense = within("br", &sent, limits, &BufferBudget::new(1 << 30)).await.map(|_| ());
     assert_eq!(dense, Err(DecodeError::TooDense));
     // In between, where each coding alone would do.
-    let twice = gzip(&gzip(&letters));
-    let twice = decode("gzip, gzip", &twice).await.map(|_| ());
+    let within_proportion = [&zstd(&letters)[..], &incompressible(8 << 10)].concat();
+    let twice = decode("zstd, gzip", &gzip(&within_proportion)).await.map(|_| ());
     assert_eq!(twice, Err(DecodeError::TooLarge { limit: 1 << 20 }));
+}
+
+/// A skippable frame of `zstd` that no coding makes smaller.
+fn incompressible(length: u32) -> Vec<u8> {
+    let mut state = 1_u32;
+    let content = (0..length).map(|_| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        state.to_be_bytes()[0]
+    });
+    [0x50, 0x2a, 0x4d, 0x18].into_iter().chain(length.to_le_bytes()).chain(content).collect()
+}
+
+#[tokio::test]
+async fn p42_the_proportion_is_to_what_was_sent_over_all_codings() {
+    let content = b"{\"\":0},".repeat(1 << 17);
+    let once = gzip(&content);
+    assert_eq!(decoded("gzip", &once).await, content, "one coding alone is in proportion");
+    let twice = gzip(&once);
+    assert!(once.len() < 1000 * twice.len() && content.len() > 1000 * twice.len());
+    for (coding, sent) in [("gzip, gzip", twice.clone()), ("gzip, gzip, zstd", zstd(&twice))] {
+        let dense = decode(coding, &sent).await.map(|_| ());
+        assert_eq!(dense, Err(DecodeError::TooDense), "{coding}");
+    }
 }
 
 #[tokio::test]
