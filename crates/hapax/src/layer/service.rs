@@ -227,11 +227,11 @@ where
         if let Some(target) = original_target(&head) {
             intent = intent.with_target(target);
         }
-        let intent = intent.within(&door.budget);
+        let intent = Arc::new(intent.within(&door.budget));
         let fingerprint = fingerprint(operation, &intent).await?;
         let id = RecordId::new(&scope, operation.name(), &key);
         let protected = Arc::clone(&door.protected);
-        let arrived = Arrived { protected, id, fingerprint, intent: Arc::new(intent) };
+        let arrived = Arrived { protected, id, fingerprint, intent };
         Ok(Prepared::Keyed(Keyed { arrived, head, buffered }))
     }
 }

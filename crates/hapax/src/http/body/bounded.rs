@@ -129,48 +129,55 @@ where
     match poll_once(reading.as_mut()).await {
         Poll::Ready(read) => read,
         Poll::Pending => {
-            let read = tokio::time::timeout(within, reading).await;
+            // Boxed: a timer is not part of what does not wait.
+            let read = Box::pin(tokio::time::timeout(within, reading)).await;
             read.unwrap_or(Err(ReadError::TooSlow { within }))
         }
     }
 }
 
-async fn read<B>(body: B, limit: usize, budget: &BufferBudget) -> Result<Buffered, ReadError>
+fn read<B>(
+    body: B,
+    limit: usize,
+    budget: &BufferBudget,
+) -> impl Future<Output = Result<Buffered, ReadError>>
 where
     B: Body<Data = Bytes>,
     B::Error: Into<BoxError>,
 {
-    let no_room = || ReadError::NoRoom { budget: budget.limit() };
-    let mut body = pin!(body);
-    let declared = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
-    if declared > limit {
-        return Err(ReadError::TooLarge { limit });
-    }
-    if !budget.has_room(declared) {
-        return Err(no_room());
-    }
-
-    let mut held = budget.reserve();
-    let mut content = Content::default();
-    while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| ReadError::Incomplete(error.into()))?;
-        match frame.into_data() {
-            Ok(data) => {
-                if data.len() > limit - content.len() {
-                    return Err(ReadError::TooLarge { limit });
-                }
-                if !held.grow(data.len()) {
-                    return Err(no_room());
-                }
-                content.push(data, declared);
-            }
-            Err(frame) if frame.trailers_ref().is_some_and(|trailers| !trailers.is_empty()) => {
-                return Err(ReadError::Trailers);
-            }
-            Err(_) => {}
+    async move {
+        let no_room = || ReadError::NoRoom { budget: budget.limit() };
+        let mut body = pin!(body);
+        let declared = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
+        if declared > limit {
+            return Err(ReadError::TooLarge { limit });
         }
+        if !budget.has_room(declared) {
+            return Err(no_room());
+        }
+
+        let mut held = budget.reserve();
+        let mut content = Content::default();
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|error| ReadError::Incomplete(error.into()))?;
+            match frame.into_data() {
+                Ok(data) => {
+                    if data.len() > limit - content.len() {
+                        return Err(ReadError::TooLarge { limit });
+                    }
+                    if !held.grow(data.len()) {
+                        return Err(no_room());
+                    }
+                    content.push(data, declared);
+                }
+                Err(frame) if frame.trailers_ref().is_some_and(|trailers| !trailers.is_empty()) => {
+                    return Err(ReadError::Trailers);
+                }
+                Err(_) => {}
+            }
+        }
+        Ok(Buffered::new(content.into_bytes(), held))
     }
-    Ok(Buffered::new(content.into_bytes(), held))
 }
 
 /// Content so far; a body of one frame, as most are, is never copied.
