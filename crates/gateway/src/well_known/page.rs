@@ -35,6 +35,9 @@ impl<'a> Page<'a> {
         let mut said = vec![match intent["body"].as_str() {
             Some("none") => "the key alone".to_owned(),
             Some("raw") => "method, path, query and the body byte by byte".to_owned(),
+            Some(form @ ("json" | "jcs")) => {
+                format!("method, path, query and the body as {}", form.to_uppercase())
+            }
             Some(form) => format!("method, path, query and the body as {form}"),
             None => "method, path, query and the body by its media type".to_owned(),
         }];
@@ -47,8 +50,8 @@ impl<'a> Page<'a> {
             }
         }
         if let Some(defaults) = intent["defaults"].as_object().filter(|d| !d.is_empty()) {
-            let defaults = defaults.iter().map(|(place, value)| format!("{place} = {value}"));
-            said.push(format!("left out means {}", defaults.collect::<Vec<_>>().join(", ")));
+            let meant = |(place, value)| format!("where {place} is left out, {value} is meant");
+            said.extend(defaults.iter().map(meant));
         }
         said.join("; ")
     }
