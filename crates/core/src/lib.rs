@@ -23,6 +23,7 @@ mod percent;
 mod pointer;
 mod policy;
 mod problem;
+mod proof;
 mod record;
 mod response;
 mod scope;
@@ -56,9 +57,10 @@ pub use policy::{
     PinnedPolicy, PolicyError, Retention, StoreDown,
 };
 pub use problem::{Problem, ProblemKind, Retry, retry_after_seconds};
+pub use proof::Proof;
 pub use record::{
-    Admission, Advance, AdvanceReason, Ending, EndingKind, Found, NewClaim, OutcomeClass, OwnState,
-    Ownership, Record, Seen, Settlement, Until, WriteRefused,
+    Admission, Advance, AdvanceReason, EndedBy, Ending, EndingKind, Found, NewClaim, OutcomeClass,
+    OwnState, Ownership, Record, Seen, Settlement, Until, WriteRefused,
 };
 pub use response::{HeadError, StoredResponse};
 pub use scope::{Scope, ScopeError};

@@ -59,6 +59,17 @@ pub struct Ending {
     pub at: StoreTime,
     /// How long it is remembered.
     pub until: Until,
+    /// Who wrote it.
+    pub by: EndedBy,
+}
+
+/// Who wrote an ending: only the same write, issued again after a lost answer, is the same ending.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum EndedBy {
+    /// The attempt's own owner, or whoever took over from it.
+    Owner,
+    /// A verdict, by its token.
+    Verdict(Owner),
 }
 
 /// How long an ending is remembered, on the store's clock.
@@ -257,6 +268,60 @@ pub enum WriteRefused {
     Illegal(#[from] IllegalTransition),
 }
 
+impl Ending {
+    /// What a settlement is to the record, and the ending that it writes, if it ends the attempt.
+    pub(crate) fn of(settlement: &Settlement, by: EndedBy, at: StoreTime) -> (Event, Option<Self>) {
+        match settlement {
+            Settlement::Outcome { class, status, response, retention } => {
+                let event = match class {
+                    OutcomeClass::Succeeded => Event::Succeed,
+                    OutcomeClass::FailedTerminal => Event::FailTerminal,
+                };
+                let ending = Self {
+                    kind: EndingKind::Outcome,
+                    class: Some(*class),
+                    status: Some(*status),
+                    kept: response.is_some(),
+                    at,
+                    until: retention.until(at),
+                    by,
+                };
+                (event, Some(ending))
+            }
+            Settlement::NotApplied { retention, .. } => {
+                let tombstone = retention.until(at).tombstone;
+                let until = Until { outcome: tombstone, tombstone };
+                let ending = Self { kind: EndingKind::Released, until, by, ..Self::superseded(at) };
+                (Event::NotApplied, Some(ending))
+            }
+            Settlement::Unknown { .. } => (Event::Doubt, None),
+        }
+    }
+
+    /// The ending of an attempt that a later one takes over from.
+    pub(crate) const fn superseded(at: StoreTime) -> Self {
+        Self {
+            kind: EndingKind::Superseded,
+            class: None,
+            status: None,
+            kept: false,
+            at,
+            until: Until { outcome: at, tombstone: at },
+            by: EndedBy::Owner,
+        }
+    }
+
+    /// Whether this is what is there already, issued again. What is stored with an ending is told
+    /// apart by who wrote it: an owner and a verdict may come to one status with other bytes.
+    fn is_again(&self, there: &Self) -> bool {
+        // An owner that releases what was released says nothing else.
+        let freed = self.kind == EndingKind::Released && self.by == EndedBy::Owner;
+        let meaning = |ending: &Self| (ending.kind, ending.class, ending.status);
+        meaning(self) == meaning(there)
+            && (freed || (self.by == there.by && self.kept == there.kept))
+    }
+}
+
 impl Record {
     /// The record of a first claim.
     pub fn new(claim: &NewClaim, number: ClaimNumber, epoch: u32, now: StoreTime) -> Self {
@@ -403,14 +468,7 @@ impl Record {
             ending: None,
             ..self.clone()
         };
-        let superseded = (state != State::Released).then_some(Ending {
-            kind: EndingKind::Superseded,
-            class: None,
-            status: None,
-            kept: false,
-            at: now,
-            until: Until { outcome: now, tombstone: now },
-        });
+        let superseded = (state != State::Released).then_some(Ending::superseded(now));
         Ok((moved, superseded))
     }
 
@@ -500,49 +558,30 @@ impl Record {
         settlement: &Settlement,
         now: StoreTime,
     ) -> Result<Self, WriteRefused> {
-        if self.attempt != by.attempt || self.owner != by.owner {
+        self.end(by, settlement, EndedBy::Owner, now)
+    }
+
+    /// The record ended by its owner, or by a verdict about what its owner did.
+    pub(crate) fn end(
+        &self,
+        of: &Ownership,
+        settlement: &Settlement,
+        by: EndedBy,
+        now: StoreTime,
+    ) -> Result<Self, WriteRefused> {
+        if self.attempt != of.attempt || self.owner != of.owner {
             return Err(WriteRefused::Fenced);
         }
-        let (event, ending) = match settlement {
-            Settlement::Outcome { class, status, response, retention } => {
-                let event = match class {
-                    OutcomeClass::Succeeded => Event::Succeed,
-                    OutcomeClass::FailedTerminal => Event::FailTerminal,
-                };
-                let ending = Ending {
-                    kind: EndingKind::Outcome,
-                    class: Some(*class),
-                    status: Some(*status),
-                    kept: response.is_some(),
-                    at: now,
-                    until: retention.until(now),
-                };
-                (event, Some(ending))
-            }
-            Settlement::NotApplied { every_attempt, retention } => {
-                // After the first step something is there, or may be.
-                let stepped =
-                    self.progress != Progress::Whole && self.own_state != OwnState::Claimed;
-                if (!self.clean || stepped) && !every_attempt {
-                    return Err(WriteRefused::NotClean);
-                }
-                let tombstone = retention.until(now).tombstone;
-                let ending = Ending {
-                    kind: EndingKind::Released,
-                    class: None,
-                    status: None,
-                    kept: false,
-                    at: now,
-                    until: Until { outcome: tombstone, tombstone },
-                };
-                (Event::NotApplied, Some(ending))
-            }
-            Settlement::Unknown { .. } => (Event::Doubt, None),
-        };
+        // After the first step something is there, or may be.
+        let stepped = self.progress != Progress::Whole && self.own_state != OwnState::Claimed;
+        if let Settlement::NotApplied { every_attempt: false, .. } = settlement
+            && (!self.clean || stepped)
+        {
+            return Err(WriteRefused::NotClean);
+        }
+        let (event, ending) = Ending::of(settlement, by, now);
         if let Some(there) = self.ending {
-            let again = ending.is_some_and(|new| {
-                (new.kind, new.class, new.status) == (there.kind, there.class, there.status)
-            });
+            let again = ending.is_some_and(|new| new.is_again(&there));
             return if again { Ok(self.clone()) } else { Err(WriteRefused::Fenced) };
         }
         let state = self.state(now);

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use crate::{
-    Ending, EndingKind, Event, OutcomeClass, OwnState, Owner, Ownership, Progress, Record,
-    Retention, Settlement, State, StoreTime, StoredResponse, Until, WriteRefused,
+    EndedBy, Ending, Event, OutcomeClass, OwnState, Owner, Ownership, Progress, Record, Retention,
+    Settlement, State, StoreTime, StoredResponse, WriteRefused,
 };
 
 /// What evidence amounts to.
@@ -46,6 +46,9 @@ pub enum Evidence {
 /// A verdict that ends the attempt of an uncertain record, with whose it is.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Judgement {
+    /// A random token of this verdict alone: by it the verdict is recognised when it is issued
+    /// again, and told apart from another one that comes to the same status.
+    pub token: Owner,
     /// The ownership that the evidence was about, as it was read.
     pub of: Ownership,
     /// What is certain now.
@@ -106,9 +109,10 @@ impl Record {
     /// ended otherwise, or is not uncertain.
     pub fn judge(&self, judgement: &Judgement, now: StoreTime) -> Result<Self, WriteRefused> {
         let settlement = judgement.settlement();
+        let by = EndedBy::Verdict(judgement.token);
         if self.ending.is_some() {
             // The same again, or fenced.
-            return self.settle(&judgement.of, &settlement, now);
+            return self.end(&judgement.of, &settlement, by, now);
         }
         self.owned(&judgement.of)?;
         let (state, event) = (self.state(now), judgement.event());
@@ -122,7 +126,7 @@ impl Record {
                 Self { progress: Progress::Accounted, ..self.clone() }
             }
         };
-        let settled = accounted.settle(&judgement.of, &settlement, now)?;
+        let settled = accounted.end(&judgement.of, &settlement, by, now)?;
         let clean = self.clean || event == Event::NotApplied;
         Ok(Self { clean, ..settled })
     }
@@ -152,15 +156,7 @@ impl Record {
             ending: None,
             ..self.clone()
         };
-        let superseded = Ending {
-            kind: EndingKind::Superseded,
-            class: None,
-            status: None,
-            kept: false,
-            at: now,
-            until: Until { outcome: now, tombstone: now },
-        };
-        Ok((next, superseded))
+        Ok((next, Ending::superseded(now)))
     }
 
     /// Whether an attempt that closes the earlier ones is this owner's: how one whose answer was
