@@ -199,7 +199,8 @@ impl Judgement {
 /// no outcome.
 pub const fn class_of_status(status: u16) -> Option<OutcomeClass> {
     match status {
-        200..=399 => Some(OutcomeClass::Succeeded),
+        // A part of an answer, and a word on an earlier one, are no outcome of their own.
+        200..=205 | 207..=299 | 301..=303 => Some(OutcomeClass::Succeeded),
         400..=499 => Some(OutcomeClass::FailedTerminal),
         _ => None,
     }
@@ -240,7 +241,7 @@ mod tests {
         assert_eq!(class_of_status(201), Some(OutcomeClass::Succeeded));
         assert_eq!(class_of_status(303), Some(OutcomeClass::Succeeded));
         assert_eq!(class_of_status(402), Some(OutcomeClass::FailedTerminal));
-        for none in [0, 100, 199, 500, 503, 600] {
+        for none in [0, 100, 199, 206, 300, 304, 307, 500, 503, 600] {
             assert_eq!(class_of_status(none), None, "{none}");
         }
     }
