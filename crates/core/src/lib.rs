@@ -10,6 +10,7 @@
 
 mod classify;
 mod decide;
+mod ending;
 mod fingerprint;
 mod form;
 mod handle;
@@ -38,6 +39,7 @@ pub use classify::{
     classify_transaction,
 };
 pub use decide::{Comparison, Decision, DecisionRules, decide};
+pub use ending::{EndedBy, Ending, EndingKind, Until};
 pub use fingerprint::{
     BodyForm, BodyInvalid, Fingerprint, FingerprintRules, FingerprintVersion, Fingerprinter,
     IntentParts, RulesError,
@@ -59,8 +61,8 @@ pub use policy::{
 pub use problem::{Problem, ProblemKind, Retry, retry_after_seconds};
 pub use proof::Proof;
 pub use record::{
-    Admission, Advance, AdvanceReason, EndedBy, Ending, EndingKind, Found, NewClaim, OutcomeClass,
-    OwnState, Ownership, Record, Seen, Settlement, Until, WriteRefused,
+    Admission, Advance, AdvanceReason, Found, NewClaim, OutcomeClass, OwnState, Ownership, Record,
+    Seen, Settlement, WriteRefused,
 };
 pub use response::{HeadError, StoredResponse};
 pub use scope::{Scope, ScopeError};
