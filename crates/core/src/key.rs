@@ -227,7 +227,10 @@ pub enum KeyError {
     )]
     NotText,
     /// Below the policy's minimum length.
-    #[error("the key has {length} characters; send at least {min_length}, best a random UUID")]
+    #[error(
+        "the key has {length} character{}; send at least {min_length}, best a random UUID",
+        if *length == 1 { "" } else { "s" }
+    )]
     TooShort {
         /// Its length, in bytes.
         length: usize,

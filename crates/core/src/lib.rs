@@ -10,6 +10,7 @@
 
 mod classify;
 mod decide;
+mod ending;
 mod fingerprint;
 mod form;
 mod handle;
@@ -23,6 +24,7 @@ mod percent;
 mod pointer;
 mod policy;
 mod problem;
+mod proof;
 mod record;
 mod response;
 mod scope;
@@ -37,6 +39,7 @@ pub use classify::{
     classify_transaction, says_not_applied,
 };
 pub use decide::{Comparison, Decision, DecisionRules, decide};
+pub use ending::{EndedBy, Ending, EndingKind, Until};
 pub use fingerprint::{
     BodyForm, BodyInvalid, Fingerprint, FingerprintRules, FingerprintVersion, Fingerprinter,
     IntentParts, RulesError,
@@ -56,9 +59,10 @@ pub use policy::{
     PinnedPolicy, PolicyError, Retention, StoreDown,
 };
 pub use problem::{Problem, ProblemKind, Retry, retry_after_seconds};
+pub use proof::Proof;
 pub use record::{
-    Admission, Advance, AdvanceReason, Ending, EndingKind, Found, NewClaim, OutcomeClass, OwnState,
-    Ownership, Record, Seen, Settlement, Until, WriteRefused,
+    Admission, Advance, AdvanceReason, Found, NewClaim, OutcomeClass, OwnState, Ownership, Record,
+    Seen, Settlement, WriteRefused,
 };
 pub use response::{HeadError, StoredResponse};
 pub use scope::{Scope, ScopeError};

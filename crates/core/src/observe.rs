@@ -1,9 +1,9 @@
 //! Observe mode: what enforcing would have done, decided by the same function.
 
 use crate::{
-    Attempt, ClaimNumber, Comparison, Decision, DecisionRules, Ending, EndingKind, Fingerprint,
-    OperationName, OutcomeClass, OwnState, Owner, PolicyDigest, Progress, Record, RecordId,
-    Retention, StoreTime, decide,
+    Attempt, ClaimNumber, Comparison, Decision, DecisionRules, EndedBy, Ending, EndingKind,
+    Fingerprint, OperationName, OutcomeClass, OwnState, Owner, PolicyDigest, Progress, Record,
+    RecordId, Retention, StoreTime, decide,
 };
 
 /// What enforcing would have done with an arrival.
@@ -175,6 +175,7 @@ impl Observed {
             kept: true,
             at,
             until: retention.until(at),
+            by: EndedBy::Owner,
         };
         let (own_state, ending) = match self.end {
             None => (OwnState::Executing, None),

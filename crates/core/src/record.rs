@@ -9,8 +9,8 @@ use std::time::Duration;
 use thiserror::Error;
 
 use crate::{
-    Attempt, ClaimNumber, Event, Fingerprint, IllegalTransition, Owner, PolicyDigest, Progress,
-    RecordId, Retention, State, StoreTime, StoredResponse,
+    Attempt, ClaimNumber, EndedBy, Ending, EndingKind, Event, Fingerprint, IllegalTransition,
+    Owner, PolicyDigest, Progress, RecordId, Retention, State, StoreTime, StoredResponse,
 };
 
 /// How a stored outcome is to be understood.
@@ -31,43 +31,6 @@ pub enum OwnState {
     Executing,
     /// See [`State::Uncertain`].
     Uncertain,
-}
-
-/// How an attempt ended: the kind of the one row in its slot.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub enum EndingKind {
-    /// An outcome is stored.
-    Outcome,
-    /// A later attempt took over.
-    Superseded,
-    /// Nothing happened; the key is free.
-    Released,
-}
-
-/// The one row that ends an attempt.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Ending {
-    /// How it ended.
-    pub kind: EndingKind,
-    /// The class of the outcome; for [`EndingKind::Outcome`] alone.
-    pub class: Option<OutcomeClass>,
-    /// The status that was answered; for [`EndingKind::Outcome`] alone.
-    pub status: Option<u16>,
-    /// Whether the response was kept: false for one over the cap or an event stream.
-    pub kept: bool,
-    /// When, on the store's clock.
-    pub at: StoreTime,
-    /// How long it is remembered.
-    pub until: Until,
-}
-
-/// How long an ending is remembered, on the store's clock.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Until {
-    /// From here on the outcome is not replayed: the record is a tombstone.
-    pub outcome: StoreTime,
-    /// From here on the record may be purged.
-    pub tombstone: StoreTime,
 }
 
 /// The durable row for (scope, operation, key).
@@ -403,14 +366,7 @@ impl Record {
             ending: None,
             ..self.clone()
         };
-        let superseded = (state != State::Released).then_some(Ending {
-            kind: EndingKind::Superseded,
-            class: None,
-            status: None,
-            kept: false,
-            at: now,
-            until: Until { outcome: now, tombstone: now },
-        });
+        let superseded = (state != State::Released).then_some(Ending::superseded(now));
         Ok((moved, superseded))
     }
 
@@ -500,49 +456,30 @@ impl Record {
         settlement: &Settlement,
         now: StoreTime,
     ) -> Result<Self, WriteRefused> {
-        if self.attempt != by.attempt || self.owner != by.owner {
+        self.end(by, settlement, EndedBy::Owner, now)
+    }
+
+    /// The record ended by its owner, or by a verdict about what its owner did.
+    pub(crate) fn end(
+        &self,
+        of: &Ownership,
+        settlement: &Settlement,
+        by: EndedBy,
+        now: StoreTime,
+    ) -> Result<Self, WriteRefused> {
+        if self.attempt != of.attempt || self.owner != of.owner {
             return Err(WriteRefused::Fenced);
         }
-        let (event, ending) = match settlement {
-            Settlement::Outcome { class, status, response, retention } => {
-                let event = match class {
-                    OutcomeClass::Succeeded => Event::Succeed,
-                    OutcomeClass::FailedTerminal => Event::FailTerminal,
-                };
-                let ending = Ending {
-                    kind: EndingKind::Outcome,
-                    class: Some(*class),
-                    status: Some(*status),
-                    kept: response.is_some(),
-                    at: now,
-                    until: retention.until(now),
-                };
-                (event, Some(ending))
-            }
-            Settlement::NotApplied { every_attempt, retention } => {
-                // After the first step something is there, or may be.
-                let stepped =
-                    self.progress != Progress::Whole && self.own_state != OwnState::Claimed;
-                if (!self.clean || stepped) && !every_attempt {
-                    return Err(WriteRefused::NotClean);
-                }
-                let tombstone = retention.until(now).tombstone;
-                let ending = Ending {
-                    kind: EndingKind::Released,
-                    class: None,
-                    status: None,
-                    kept: false,
-                    at: now,
-                    until: Until { outcome: tombstone, tombstone },
-                };
-                (Event::NotApplied, Some(ending))
-            }
-            Settlement::Unknown { .. } => (Event::Doubt, None),
-        };
+        // After the first step something is there, or may be.
+        let stepped = self.progress != Progress::Whole && self.own_state != OwnState::Claimed;
+        if let Settlement::NotApplied { every_attempt: false, .. } = settlement
+            && (!self.clean || stepped)
+        {
+            return Err(WriteRefused::NotClean);
+        }
+        let (event, ending) = Ending::of(settlement, by, now);
         if let Some(there) = self.ending {
-            let again = ending.is_some_and(|new| {
-                (new.kind, new.class, new.status) == (there.kind, there.class, there.status)
-            });
+            let again = ending.is_some_and(|new| new.is_again(&there));
             return if again { Ok(self.clone()) } else { Err(WriteRefused::Fenced) };
         }
         let state = self.state(now);

@@ -42,6 +42,8 @@ pub enum Event {
     Resume,
     /// A later attempt that executes nothing closes the earlier ones, to learn what they came to.
     Close,
+    /// Proof that the effect exists, of a record that was freed because it was said not to.
+    Prove,
     /// The retention of what is stored is over.
     Expire,
 }
@@ -62,6 +64,7 @@ impl State {
             (Self::Claimed | Self::Executing | Self::Uncertain, E::Doubt) => Self::Uncertain,
             (Self::Uncertain, E::Resend | E::Resume) => Self::Claimed,
             (Self::Uncertain, E::Close) => Self::Uncertain,
+            (Self::Released, E::Prove) => Self::Succeeded,
             (Self::Succeeded | Self::FailedTerminal, E::Expire) => Self::Tombstone,
             (state, event) => return Err(IllegalTransition { state, event }),
         })

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use crate::{
-    Ending, EndingKind, Event, OutcomeClass, OwnState, Owner, Ownership, Progress, Record,
-    Retention, Settlement, State, StoreTime, StoredResponse, Until, WriteRefused,
+    EndedBy, Ending, Event, OutcomeClass, OwnState, Owner, Ownership, Progress, Record, Retention,
+    Settlement, State, StoreTime, StoredResponse, WriteRefused,
 };
 
 /// What evidence amounts to.
@@ -46,6 +46,9 @@ pub enum Evidence {
 /// A verdict that ends the attempt of an uncertain record, with whose it is.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Judgement {
+    /// A random token of this verdict alone: by it the verdict is recognised when it is issued
+    /// again, and told apart from another one that comes to the same status.
+    pub token: Owner,
     /// The ownership that the evidence was about, as it was read.
     pub of: Ownership,
     /// What is certain now.
@@ -106,9 +109,10 @@ impl Record {
     /// ended otherwise, or is not uncertain.
     pub fn judge(&self, judgement: &Judgement, now: StoreTime) -> Result<Self, WriteRefused> {
         let settlement = judgement.settlement();
+        let by = EndedBy::Verdict(judgement.token);
         if self.ending.is_some() {
             // The same again, or fenced.
-            return self.settle(&judgement.of, &settlement, now);
+            return self.end(&judgement.of, &settlement, by, now);
         }
         self.owned(&judgement.of)?;
         let (state, event) = (self.state(now), judgement.event());
@@ -122,7 +126,7 @@ impl Record {
                 Self { progress: Progress::Accounted, ..self.clone() }
             }
         };
-        let settled = accounted.settle(&judgement.of, &settlement, now)?;
+        let settled = accounted.end(&judgement.of, &settlement, by, now)?;
         let clean = self.clean || event == Event::NotApplied;
         Ok(Self { clean, ..settled })
     }
@@ -152,15 +156,7 @@ impl Record {
             ending: None,
             ..self.clone()
         };
-        let superseded = Ending {
-            kind: EndingKind::Superseded,
-            class: None,
-            status: None,
-            kept: false,
-            at: now,
-            until: Until { outcome: now, tombstone: now },
-        };
-        Ok((next, superseded))
+        Ok((next, Ending::superseded(now)))
     }
 
     /// Whether an attempt that closes the earlier ones is this owner's: how one whose answer was
@@ -203,7 +199,8 @@ impl Judgement {
 /// no outcome.
 pub const fn class_of_status(status: u16) -> Option<OutcomeClass> {
     match status {
-        200..=399 => Some(OutcomeClass::Succeeded),
+        // A part of an answer, and a word on an earlier one, are no outcome of their own.
+        200..=205 | 207..=299 | 301..=303 => Some(OutcomeClass::Succeeded),
         400..=499 => Some(OutcomeClass::FailedTerminal),
         _ => None,
     }
@@ -244,7 +241,7 @@ mod tests {
         assert_eq!(class_of_status(201), Some(OutcomeClass::Succeeded));
         assert_eq!(class_of_status(303), Some(OutcomeClass::Succeeded));
         assert_eq!(class_of_status(402), Some(OutcomeClass::FailedTerminal));
-        for none in [0, 100, 199, 500, 503, 600] {
+        for none in [0, 100, 199, 206, 300, 304, 307, 500, 503, 600] {
             assert_eq!(class_of_status(none), None, "{none}");
         }
     }

@@ -47,7 +47,8 @@ fn uncertain() -> Record {
 
 fn judgement(of: &Record, ruling: Ruling) -> Judgement {
     let statement = Statement { actor: "ada".to_owned(), reason: "looked it up".to_owned() };
-    Judgement { of: of.ownership(), ruling, retention: RETENTION, statement }
+    let token = Owner::from_bytes([90; 16]);
+    Judgement { token, of: of.ownership(), ruling, retention: RETENTION, statement }
 }
 
 fn applied(class: OutcomeClass) -> Ruling {

@@ -93,6 +93,7 @@ mod patience;
 mod points;
 mod poll_once;
 mod prober;
+mod proof;
 mod protected;
 mod reconcile;
 mod reconciler;

@@ -8,8 +8,9 @@ use std::{
 };
 
 use hapax_core::{
-    Attempt, DecisionRules, EffectId, Evidence, Found, InFlight, Judgement, OperationName, Owner,
-    Ownership, Record, RecordId, Ruling, State, Statement, Verdict,
+    AppliedOutcome, Attempt, DecisionRules, EffectId, Evidence, Fingerprint, Found, InFlight,
+    Judgement, OperationName, OutcomeClass, Owner, Ownership, Proof, Record, RecordId, Ruling,
+    State, Statement, Verdict, WriteRefused,
 };
 use hapax_store::{StoreError, Written};
 use metrics::counter;
@@ -173,16 +174,41 @@ impl Hapax {
         };
         let statement = Statement { actor: looker.actor.to_owned(), reason: finding.seen };
         let retention = asked.operation.policy().retention;
-        let judgement = Judgement { of, ruling, retention, statement };
-        let judged = self.inner.store.judge(judgement, looker.holder).await?;
+        let token = self.token()?;
+        let judgement = Judgement { token, of, ruling, retention, statement };
+        let judged = match self.inner.store.judge(judgement.clone(), looker.holder).await? {
+            Written::Refused { why, found } => {
+                Box::pin(self.overruled(judgement, record.fingerprint, why, found)).await?
+            }
+            judged => judged,
+        };
         if matches!(judged, Written::Done(_)) {
             self.inner.looks.forget(record);
         }
         self.moved(judged, record.id).await
     }
 
-    /// The effect id to ask for, and the deadline that the service enforces; or why it is not
-    /// asked.
+    /// What a verdict that was refused comes to: that the effect exists is proof against a record
+    /// that somebody freed meanwhile.
+    async fn overruled(
+        &self,
+        judgement: Judgement,
+        fingerprint: Fingerprint,
+        why: WriteRefused,
+        found: Box<Found>,
+    ) -> Result<Written, StoreError> {
+        let Judgement { token, of, ruling, retention, statement } = judgement;
+        let Ruling::Applied(AppliedOutcome { class: OutcomeClass::Succeeded, status, response }) =
+            ruling
+        else {
+            return Ok(Written::Refused { why, found });
+        };
+        let proof = Proof { token, of, fingerprint, status, response, retention, statement };
+        self.prove(proof, why, found).await
+    }
+
+    /// The effect id to ask for, and how long after its lease nothing of an attempt comes any more
+    /// where the service enforces a deadline; or why it is not asked.
     async fn askable(
         &self,
         asked: &Asked,
@@ -202,6 +228,9 @@ impl Hapax {
             (Some(pinned), Some(present)) => Some(pinned.max(present)),
             _ => None,
         };
+        // What came in time may still be at work then; for how long, the operation says.
+        let at_work = asked.operation.policy().timeout;
+        let deadline = deadline.map(|deadline| deadline.saturating_add(at_work));
         Ok(Ok((EffectId::new(secret, &record.id, ""), deadline)))
     }
 
@@ -214,9 +243,7 @@ impl Hapax {
         seen: String,
         looker: Looker,
     ) -> Result<Result<(Ownership, Finding), Looked>, StoreError> {
-        let closing = self.inner.owners.give().map_err(|error| StoreError::Unavailable {
-            reason: format!("no randomness for an owner token: {error}"),
-        })?;
+        let closing = self.token()?;
         let statement = Statement { actor: looker.actor.to_owned(), reason: seen };
         let closed = self.inner.store.close_earlier(record.ownership(), closing, statement).await?;
         let Written::Done(closing) = closed else {

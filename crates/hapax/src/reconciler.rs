@@ -1,7 +1,11 @@
 //! The background work on uncertain records: it notices abandoned executions, asks for what is
 //! due, and measures what is unknown.
 
-use std::{collections::HashSet, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use hapax_core::{Evidence, OperationName, Owner, Statement, next_probe};
 use hapax_store::{Doubts, Due, PutOff, StoreError, TakeDue};
@@ -37,10 +41,10 @@ const AGES: [(&str, Duration); 4] = [
 
 /// Runs until it is dropped. What it has begun by then is tracked, and ends in its own time.
 pub(crate) async fn reconcile(engine: Hapax, options: BackgroundOptions) {
-    let free = Arc::new(Semaphore::new(options.probes_at_once.max(1)));
+    let mut desks = Desks { each: options.probes_at_once.max(1), of: HashMap::new() };
     let mut measures = Measures::default();
     loop {
-        let more = match round(&engine, &options, &free).await {
+        let more = match round(&engine, &options, &mut desks).await {
             Ok(more) => more,
             Err(error) => {
                 debug!(%error, "nothing is reconciled while the store fails");
@@ -56,11 +60,34 @@ pub(crate) async fn reconcile(engine: Hapax, options: BackgroundOptions) {
     }
 }
 
+/// How many records may be looked into at once, for each operation by itself.
+struct Desks {
+    each: usize,
+    of: HashMap<OperationName, Arc<Semaphore>>,
+}
+
+impl Desks {
+    fn of(&mut self, operation: &OperationName) -> Arc<Semaphore> {
+        let made = || Arc::new(Semaphore::new(self.each));
+        Arc::clone(self.of.entry(operation.clone()).or_insert_with(made))
+    }
+
+    /// The operations that have one free, and how many the freest has.
+    fn free(&mut self, asked: &[Asked]) -> (Vec<OperationName>, usize) {
+        let names = asked.iter().map(|asked| asked.operation.name().clone());
+        let names = names.collect::<HashSet<_>>().into_iter();
+        let free = names.map(|name| (self.of(&name).available_permits(), name));
+        let free = free.filter(|(free, _)| *free > 0).collect::<Vec<_>>();
+        let most = free.iter().map(|(free, _)| *free).max().unwrap_or_default();
+        (free.into_iter().map(|(_, name)| name).collect(), most)
+    }
+}
+
 /// One round; tells whether there is more to do at once.
 async fn round(
     engine: &Hapax,
     options: &BackgroundOptions,
-    free: &Arc<Semaphore>,
+    desks: &mut Desks,
 ) -> Result<bool, StoreError> {
     let store = &engine.inner.store;
     let doubted = store.doubt_abandoned(LOOK_ROWS).await?;
@@ -68,26 +95,23 @@ async fn round(
         warn!(records = doubted.records, "executions were abandoned; their outcome is unknown");
     }
     let asked = engine.inner.asked.read().clone();
-    let limit = free.available_permits();
-    if asked.is_empty() || limit == 0 {
+    // An operation whose service lets everybody wait keeps no other one waiting.
+    let (operations, limit) = desks.free(&asked);
+    if operations.is_empty() {
         return Ok(doubted.more);
     }
-    let take = TakeDue {
-        holder: token(engine)?,
-        lease: hold(engine, &asked),
-        operations: asked.iter().map(|asked| asked.operation.name().clone()).collect(),
-        limit,
-    };
+    let take = TakeDue { holder: engine.token()?, lease: hold(engine, &asked), operations, limit };
     let holder = take.holder;
     let due = store.take_due(take).await?;
     let more = doubted.more || due.len() == limit;
     for due in due {
-        let Ok(permit) = Arc::clone(free).acquire_owned().await else { continue };
+        let desks = desks.of(&due.operation);
         let (engine, options) = (engine.clone(), *options);
         let abandon = engine.inner.abandon.clone();
         engine.inner.tracker.clone().spawn(async move {
+            // More may have been taken of it than are free: they wait for less than their hold.
+            let Ok(_desk) = desks.acquire_owned().await else { return };
             abandon.run_until_cancelled(settle(&engine, &options, due, holder)).await;
-            drop(permit);
         });
     }
     Ok(more)
@@ -129,12 +153,6 @@ async fn settle(engine: &Hapax, options: &BackgroundOptions, due: Due, holder: O
     if let Err(error) = engine.inner.store.put_off(put_off).await {
         debug!(%error, %record, "it could not be put off");
     }
-}
-
-fn token(engine: &Hapax) -> Result<Owner, StoreError> {
-    engine.inner.owners.give().map_err(|error| StoreError::Unavailable {
-        reason: format!("no randomness for a holder's token: {error}"),
-    })
 }
 
 /// How long a record is held: longer than a look and the writes around it can take.

@@ -251,7 +251,13 @@ impl Attempting {
                     Kind::Settle,
                     inner.store.settle(record.ownership(), settlement.clone()),
                 );
-                let failed = match patience.wait(writing).await {
+                let mut written = patience.wait(writing).await;
+                // Boxed, so that what is rare is not part of every attempt's future.
+                if let Ok(Written::Refused { why: why @ WriteRefused::Fenced, found }) = written {
+                    let proving = Box::pin(self.refused(record, &settlement, why, found));
+                    written = patience.wait(proving).await;
+                }
+                let failed = match written {
                     Ok(written) => return Some(written),
                     Err(failed) => failed,
                 };
@@ -287,6 +293,8 @@ impl Attempting {
         warn!(%why, record = %found.record.id, "the record moved on while this attempt executed");
         counter!(FENCED).increment(1);
         let answer = match self.decide(&found, None, None).await {
+            // Nobody is at it: the next retry executes.
+            Ok((Decision::Advance(_), _)) => Answer::Problem(self.unknown_problem(true)),
             Ok((decision, rules)) => self.answer(decision, found, &rules).1.widen(),
             Err(_) => Answer::Problem(self.unknown_problem(false)),
         };

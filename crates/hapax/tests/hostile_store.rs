@@ -18,7 +18,8 @@ use hapax::{
 use hapax_core::{
     Advance, BeginStep, ClaimNumber, EffectSecret, Found, InFlight, Judgement, NewClaim, Observed,
     ObservedEnd, OperationName, OperationPolicy, Owner, Ownership, PolicyDigest, ProblemKind,
-    RecordId, Seen, Settlement, Statement, Step, StepEnd, StepName, StoreTime, Unprotected, Would,
+    Proof, RecordId, Seen, Settlement, Statement, Step, StepEnd, StepName, StoreTime, Unprotected,
+    Would,
 };
 use hapax_store::{
     BroughtIn, Claimed, Claims, Doubted, Doubts, Due, HistoryEntry, Inspect, ListFilter, Listed,
@@ -444,6 +445,10 @@ impl Reconcile for Tampered {
 
     fn judge(&self, judgement: Judgement, holder: Option<Owner>) -> Answered<'_, Written> {
         Box::pin(async move { self.inner().judge(judgement, holder).await })
+    }
+
+    fn prove(&self, proof: Proof) -> Answered<'_, Written> {
+        Box::pin(async move { self.inner().prove(proof).await })
     }
 
     fn close_earlier(

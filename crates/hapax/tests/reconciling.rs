@@ -15,14 +15,16 @@ use std::{
 use bytes::Bytes;
 use common::{LOST, PAY, id, intent, policy, replied, told};
 use hapax::{
-    Answer, AppliedOutcome, BackgroundOptions, Executed, Finding, Hapax, Operation, Options,
-    Prober, Probing, Question, Secrets, Verdict,
+    Answer, AppliedOutcome, BackgroundOptions, Executed, Finding, FirstOutcome, Hapax, Operation,
+    Options, Prober, Probing, Question, Secrets, Verdict,
 };
 use hapax_core::{
-    EffectSecret, OnUnknown, OperationPolicy, OutcomeClass, ProblemKind, State, StoredResponse,
+    EffectSecret, Judgement, Key, OnUnknown, OperationName, OperationPolicy, OutcomeClass, Owner,
+    ProblemKind, RecordId, Retention, Ruling, Scope, State, Statement, StoredResponse,
 };
-use hapax_store::{Inspect, Lookup, ManualClock, MemoryStore, StoreError};
+use hapax_store::{Inspect, Lookup, ManualClock, MemoryStore, Reconcile, StoreError, Written};
 use parking_lot::Mutex;
+use tokio::{sync::oneshot, task::JoinHandle};
 
 const DEADLINE: Duration = Duration::from_secs(60);
 
@@ -136,6 +138,28 @@ impl World {
         panic!("it is {:?}, not {state:?}", self.state().await);
     }
 
+    /// Loses the answer to the first attempt with another key.
+    async fn lose_another(&self, operation: &Arc<Operation>, key: &str) {
+        let intent = intent(operation.name(), PAY);
+        let fingerprint = operation.fingerprint(&intent).unwrap();
+        let key = Key::from_bytes(key.as_bytes()).unwrap();
+        let id = RecordId::new(&Scope::single_tenant(), operation.name(), &key);
+        let execute = |_| async { LOST };
+        let answer = self.hapax.run(operation, id, fingerprint, intent, execute).await;
+        assert_eq!(told(answer).0, ProblemKind::OutcomeUnknown);
+    }
+
+    /// An operator says so of the record as it is.
+    async fn judge(&self, ruling: Ruling) {
+        let of = self.store.find(id(&self.operation)).await.unwrap().unwrap().record.ownership();
+        let statement = Statement { actor: "ada".to_owned(), reason: "INC-42".to_owned() };
+        let token = Owner::from_bytes([42; 16]);
+        let retention = Retention::default();
+        let judgement = Judgement { token, of, ruling, retention, statement };
+        let judged = self.store.judge(judgement, None).await.unwrap();
+        assert!(matches!(judged, Written::Done(_)), "{judged:?}");
+    }
+
     fn in_the_background(&self) {
         let ms = Duration::from_millis;
         self.hapax.start_background(BackgroundOptions {
@@ -236,6 +260,10 @@ async fn a_deadline_makes_not_there_final_when_both_clocks_have_passed_it() {
     world.clock.advance(DEADLINE);
     assert_eq!(held().await, ProblemKind::OutcomeUnknown, "nor has a lease more");
     world.clock.advance(Duration::from_secs(30));
+    assert_eq!(held().await, ProblemKind::OutcomeUnknown, "what came in time may be at work");
+    let at_work = world.operation.policy().timeout;
+    world.clock.advance(at_work);
+    tokio::time::advance(at_work).await;
     let again = world.pay(replied(201, "new")).await;
     assert!(matches!(again, Answer::First { live: "new", .. }), "{again:?}");
     assert_eq!(world.effects(), 2);
@@ -307,4 +335,138 @@ async fn a_failing_store_stops_nothing_for_good() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     assert_eq!((world.state().await, world.effects()), (State::Succeeded, 1));
+}
+
+#[tokio::test]
+async fn a_service_that_never_answers_stops_the_background_for_itself_alone() {
+    let (silent, other) = (Service::that_says(applied()), Service::that_says(applied()));
+    *silent.slow.lock() = Duration::from_secs(3600);
+    let world = world(probed(), &silent).await;
+    let name = OperationName::new("refund").unwrap();
+    let refunds = world.hapax.register(OperationPolicy { name, ..probed() }).await.unwrap();
+    world.hapax.probe_with(&refunds, Arc::clone(&other) as Arc<dyn Prober>);
+    // More than are looked into at once, and due before the one of the other operation.
+    for number in 0..20 {
+        world.lose_another(&world.operation, &format!("payment-{number}")).await;
+    }
+    world.lose_another(&refunds, "refund").await;
+    world.in_the_background();
+    for _ in 0..2000 {
+        if other.asked() > 0 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!((silent.asked(), other.asked()), (8, 1));
+}
+
+/// A first attempt that is under way, past its lease.
+struct Late {
+    end: oneshot::Sender<Executed<&'static str>>,
+    caller: JoinHandle<Answer<&'static str>>,
+}
+
+impl Late {
+    async fn begin(world: &Arc<World>) -> Self {
+        let (begun, has_begun) = oneshot::channel();
+        let (end, ended) = oneshot::channel();
+        let paying = Arc::clone(world);
+        let caller = tokio::spawn(async move {
+            let intent = intent(paying.operation.name(), PAY);
+            let fingerprint = paying.operation.fingerprint(&intent).unwrap();
+            let execute = move |_| async move {
+                begun.send(()).unwrap();
+                ended.await.unwrap()
+            };
+            let id = id(&paying.operation);
+            paying.hapax.run(&paying.operation, id, fingerprint, intent, execute).await
+        });
+        has_begun.await.unwrap();
+        world.clock.advance(Duration::from_secs(60));
+        world.store.doubt_abandoned(10).await.unwrap();
+        Self { end, caller }
+    }
+
+    async fn answered(self, executed: Executed<&'static str>) -> Answer<&'static str> {
+        self.end.send(executed).unwrap();
+        self.caller.await.unwrap()
+    }
+}
+
+fn held() -> OperationPolicy {
+    OperationPolicy { on_unknown: OnUnknown::Hold, ..policy() }
+}
+
+#[tokio::test]
+async fn a_success_that_comes_after_not_applied_is_the_outcome() {
+    let world = Arc::new(world(held(), &Service::that_says(Verdict::Unknown)).await);
+    let late = Late::begin(&world).await;
+    world.judge(Ruling::NotApplied).await;
+    let first = late.answered(replied(201, "first")).await;
+    let Answer::First { live: "first", outcome: FirstOutcome::Stored { .. } } = first else {
+        panic!("{first:?}");
+    };
+    let retry = world.pay(replied(200, "again")).await;
+    assert!(matches!(retry, Answer::Replayed { .. }), "{retry:?}");
+    assert_eq!(world.effects(), 0, "the retry executes nothing");
+    let words = ["uncertain", "judged-not-applied", "applied-after-all"];
+    assert_eq!(world.words().await, words);
+}
+
+#[tokio::test]
+async fn what_the_service_tells_after_not_applied_is_the_outcome() {
+    let service = Service::that_says(applied());
+    let world = Arc::new(world(probed(), &service).await);
+    world.lose().await;
+    *service.slow.lock() = Duration::from_millis(300);
+    let asking = Arc::clone(&world);
+    let retry = tokio::spawn(async move { asking.pay(replied(200, "again")).await });
+    while service.asked() == 0 {
+        tokio::task::yield_now().await;
+    }
+    world.judge(Ruling::NotApplied).await;
+    let retry = retry.await.unwrap();
+    assert!(matches!(retry, Answer::Replayed { .. }), "{retry:?}");
+    assert_eq!((world.effects(), world.state().await), (1, State::Succeeded));
+}
+
+#[tokio::test]
+async fn a_success_that_comes_when_the_freed_key_was_used_again_is_noted() {
+    let world = Arc::new(world(held(), &Service::that_says(Verdict::Unknown)).await);
+    let late = Late::begin(&world).await;
+    world.judge(Ruling::NotApplied).await;
+    world.pay(replied(201, "second")).await;
+    // The second one stands, and is what the first caller is told too.
+    let first = late.answered(replied(201, "first")).await;
+    let Answer::Replayed { response, .. } = first else { panic!("{first:?}") };
+    assert_eq!(&response.body[..], b"second");
+    assert_eq!(world.words().await, ["uncertain", "judged-not-applied", "applied-too-late"]);
+}
+
+#[tokio::test]
+async fn nobody_is_told_that_a_freed_key_is_in_flight() {
+    let world = Arc::new(world(held(), &Service::that_says(Verdict::Unknown)).await);
+    for (number, end) in [LOST, replied(402, "no")].into_iter().enumerate() {
+        let late = Late::begin(&world).await;
+        world.judge(Ruling::NotApplied).await;
+        let told = told(late.answered(end).await);
+        assert_eq!(told, (ProblemKind::OutcomeUnknown, 503, 1), "{number}");
+    }
+    let late = Late::begin(&world).await;
+    world.judge(Ruling::NotApplied).await;
+    let refused = late.answered(replied(400, "refused")).await;
+    assert!(matches!(refused, Answer::First { outcome: FirstOutcome::Freed, .. }), "{refused:?}");
+}
+
+/// The answer of the attempt and the verdict have one status, and other bytes: what is stored is
+/// what everybody gets.
+#[tokio::test]
+async fn an_answer_that_comes_after_a_verdict_is_answered_from_the_record() {
+    let world = Arc::new(world(held(), &Service::that_says(Verdict::Unknown)).await);
+    let late = Late::begin(&world).await;
+    let Verdict::Applied(outcome) = applied() else { unreachable!() };
+    world.judge(Ruling::Applied(outcome)).await;
+    let first = late.answered(replied(201, "first")).await;
+    let Answer::Replayed { response, .. } = first else { panic!("{first:?}") };
+    assert_eq!(&response.body[..], b"{\"id\":7}");
 }

@@ -153,7 +153,7 @@ async fn a_newer_schema_names_both_versions() {
     place.open().close().await;
     let sql = "INSERT INTO _hapax_migrations VALUES (7, 'future', zeroblob(32), 0)";
     place.shell().execute(sql, ()).expect("a newer hapax was here");
-    let expected = "DIR/hapax.db has schema version 7, this hapax knows versions up to 2; use the \
+    let expected = "DIR/hapax.db has schema version 7, this hapax knows versions up to 3; use the \
                     hapax that wrote it, or a newer one";
     assert_eq!(message(&place, &refused(place.file())), expected);
     let read_only = SqliteStore::open_read_only(place.file()).expect_err("it is newer");

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use hapax_core::{
-    Evidence, Found, Judgement, OperationName, Owner, Ownership, Statement, StoreTime, Unprotected,
+    Evidence, Found, Judgement, OperationName, Owner, Ownership, Proof, Statement, StoreTime,
+    Unprotected,
 };
 
 use crate::{Reply, Written};
@@ -28,6 +29,11 @@ pub trait Reconcile: Send + Sync {
     /// Ends the attempt of an uncertain record by what is certain now, if it still is the one that
     /// the evidence was about and, where it is held by `holder`, is so still.
     fn judge(&self, judgement: Judgement, holder: Option<Owner>) -> Reply<'_, Written>;
+
+    /// Settles a record that was freed, and that nobody has claimed since, by proof that the effect
+    /// exists. Where it is too late for that, the proof is noted beside what the record denies, and
+    /// refused. Issued again after a lost answer, it recognises itself.
+    fn prove(&self, proof: Proof) -> Reply<'_, Written>;
 
     /// Moves an uncertain record to an attempt that closes the earlier ones, owned by `closing`.
     /// Guarded by the mark like a claim. Issued again after a lost answer, it recognises itself.

@@ -128,6 +128,14 @@ fn short_id(listed: &Listed) -> String {
     listed.record.id.to_string()[..SHORT_ID].to_owned()
 }
 
+/// Whether a terminal has room for effect ids beside the rest; what is read by programs stays as it
+/// is, and has them with --json.
+fn is_wide() -> bool {
+    const WITH_EFFECT_IDS: u16 = 148;
+    let terminal = console::Term::stdout();
+    terminal.is_term() && terminal.size().1 >= WITH_EFFECT_IDS
+}
+
 fn list_text(reading: &Reading, rows: &[(&Listed, Option<u16>)]) -> String {
     let mut text = String::new();
     if reading.json {
@@ -136,9 +144,11 @@ fn list_text(reading: &Reading, rows: &[(&Listed, Option<u16>)]) -> String {
         }
         return text;
     }
+    let shows_ids = reading.secret.is_ok() && is_wide();
+    let effect_id_head = if shows_ids { "  EFFECT ID" } else { "" };
     let _ = writeln!(
         text,
-        "{:<16}  {:<24}  {:<16}  {:>7}  {:>6}  {:>9}  {:<20}",
+        "{:<16}  {:<24}  {:<16}  {:>7}  {:>6}  {:>9}  {:<20}{effect_id_head}",
         "RECORD", "OPERATION", "STATE", "ATTEMPT", "STATUS", "AGE", "REPLAYED UNTIL"
     );
     for (listed, observed_status) in rows {
@@ -149,9 +159,13 @@ fn list_text(reading: &Reading, rows: &[(&Listed, Option<u16>)]) -> String {
             (None, Some(observed)) => format!("({observed})"),
             (None, None) => "-".to_owned(),
         };
+        let effect_id = match reading.effect_id(listed).filter(|_| shows_ids) {
+            Some(id) => format!("  {id}"),
+            None => String::new(),
+        };
         let _ = writeln!(
             text,
-            "{:<16}  {:<24}  {:<16}  {:>7}  {:>6}  {:>9}  {:<20}",
+            "{:<16}  {:<24}  {:<16}  {:>7}  {:>6}  {:>9}  {:<20}{effect_id}",
             short_id(listed),
             operation,
             state_text(reading, listed),

@@ -8,10 +8,10 @@ use std::{
 };
 
 use clap::{Args, Subcommand};
-use hapax_core::{EffectId, EffectSecret, OperationName, OwnState, State, StoreTime};
+use hapax_core::{EffectId, EffectSecret, OperationName, OwnState, PinnedPolicy, State, StoreTime};
 use hapax_gateway::config::{Config, EffectSecretSource, Environment, Flags, StoreLocation};
 use hapax_sql::SqliteStore;
-use hapax_store::{Clock, Inspect, ListFilter, Listed, Lookup, Secrets, SystemClock};
+use hapax_store::{Clock, Inspect, ListFilter, Listed, Lookup, Policies, Secrets, SystemClock};
 
 use crate::{effect_secret, failure::Failure};
 
@@ -61,6 +61,9 @@ pub(crate) async fn run(command: Records) -> Result<ExitCode, Failure> {
         Records::Resolve(resolve) => resolve::run(*resolve).await,
     }
 }
+
+/// How many of the records are named that a text may mean.
+const SOME: usize = 5;
 
 /// A store opened for reading.
 struct Reading {
@@ -161,6 +164,12 @@ impl Reading {
         made_with_it.then(|| EffectId::new(secret, &record.id, step))
     }
 
+    /// What a record was admitted under, as far as it is known.
+    async fn pinned_policy(&self, listed: &Listed) -> Result<Option<PinnedPolicy>, Failure> {
+        let text = self.store.policy(listed.record.policy).await?;
+        Ok(text.as_deref().and_then(PinnedPolicy::parse))
+    }
+
     /// The status that an attempt of an uncertain record was answered with.
     async fn observed_status(&self, listed: &Listed) -> Result<Option<u16>, Failure> {
         if listed.state != State::Uncertain {
@@ -189,8 +198,13 @@ impl Reading {
         }
     }
 
-    /// The one record that `wanted` is true of, if there is one; `what` names it.
-    async fn one(&self, what: &str, wanted: impl Fn(&Listed) -> bool) -> Result<Listed, Failure> {
+    /// The one record that `wanted` is true of, if there is one; what it `has` names it.
+    async fn one(
+        &self,
+        [has, have]: [&str; 2],
+        what: &str,
+        wanted: impl Fn(&Listed) -> bool,
+    ) -> Result<Listed, Failure> {
         let mut found = Vec::new();
         self.each(|listed| {
             if wanted(&listed) {
@@ -200,10 +214,15 @@ impl Reading {
         .await?;
         match (found.pop(), found.len()) {
             (Some(record), 0) => Ok(record),
-            (None, _) => Err(self.nothing(&format!("no record {what}"))),
-            (Some(_), others) => {
+            (None, _) => Err(self.nothing(&format!("no record {has} {what}"))),
+            (Some(last), others) => {
                 let many = others + 1;
-                let message = format!("{many} records {what}; write more of it");
+                let some = found.iter().rev().take(SOME - 1);
+                let named = [&last].into_iter().chain(some).map(|listed| listed.record.id);
+                let named = named.map(|id| id.to_string()).collect::<Vec<_>>().join("\n  ");
+                let more = if many > SOME { "\n  …" } else { "" };
+                let message =
+                    format!("{many} records {have} {what}; write more of it\n  {named}{more}");
                 Err(Failure::new(1, message))
             }
         }
@@ -213,7 +232,7 @@ impl Reading {
     async fn beginning(&self, text: &str) -> Result<Listed, Failure> {
         let beginning = text.to_ascii_lowercase();
         let begins = |listed: &Listed| listed.record.id.to_string().starts_with(&beginning);
-        self.one(&format!("has an id that begins with {text:?}"), begins).await
+        self.one(["has", "have"], &format!("an id that begins with {text:?}"), begins).await
     }
 
     /// That something is not in this store.

@@ -4,10 +4,10 @@ use std::{fmt::Write as _, num::NonZeroUsize, process::ExitCode, time::Duration}
 
 use clap::{ArgGroup, Args};
 use hapax_core::{
-    Judgement, OperationName, Retention, Ruling, State, Statement, StoreTime, WriteRefused,
+    Judgement, OperationName, Owner, Retention, Ruling, State, Statement, StoreTime, WriteRefused,
 };
 use hapax_sql::{SqliteConfig, SqliteStore};
-use hapax_store::{Claims, Inspect, ListFilter, Listed, Reconcile, Written};
+use hapax_store::{Certainty, Inspect, ListFilter, Listed, Store, StoreError, Written};
 use serde_json::json;
 
 use super::{
@@ -36,6 +36,9 @@ What a running gateway settles meanwhile stands: a verdict is about the attempt 
 
 Exit code: 0 all are resolved (or would be), 1 some are not, 2 nothing was tried.";
 
+/// The largest answer that is kept where no configuration says otherwise.
+const DEFAULT_CAP: usize = 1 << 20;
+
 #[derive(Args, Debug)]
 #[command(group = ArgGroup::new("verdict").required(true).args(["applied", "not_applied"]))]
 #[command(group = ArgGroup::new("final").args(["risk", "closed"]))]
@@ -47,7 +50,7 @@ pub(crate) struct Resolve {
     /// All records in this state, instead of one; also say --max.
     #[arg(
         long, value_parser = ["uncertain"], requires = "max",
-        conflicts_with_all = ["record", "key", "effect_id"]
+        conflicts_with_all = ["record", "key", "effect_id", "scope", "single_tenant"]
     )]
     state: Option<String>,
     /// Of all, only those whose effect may exist for longer than this, such as 1h.
@@ -69,7 +72,7 @@ pub(crate) struct Resolve {
     /// Why, for the record's history.
     #[arg(long, value_name = "TEXT")]
     reason: String,
-    /// Who, for the record's history [default: the user of the system].
+    /// Who, for the record's history [default: the user of the system, by name or number].
     #[arg(long, value_name = "NAME")]
     actor: Option<String>,
     /// Print what would be done, and do nothing.
@@ -79,12 +82,18 @@ pub(crate) struct Resolve {
 
 /// Runs the command.
 pub(super) async fn run(resolve: Resolve) -> Result<ExitCode, Failure> {
-    let ruling = resolve.ruling()?;
     let statement = resolve.statement()?;
     let reading = Reading::open(&resolve.source).await?;
+    let ruling = resolve.ruling(&reading)?;
     let records = resolve.records(&reading).await?;
-    let mut rows = Vec::with_capacity(records.len());
-    if resolve.dry_run {
+    if records.len() > 1 && resolve.finding.has_an_answer() {
+        return Err(Failure::start(format!(
+            "{} records match, and an answer belongs to one: --body and --header would show it to \
+             the callers of all of them; resolve each by itself, or leave them out",
+            records.len()
+        )));
+    }
+    let rows = if resolve.dry_run {
         let would = |listed: Listed| {
             let end = match obstacle(&listed, reading.now) {
                 None => End::Would(finding::word(&ruling)),
@@ -92,19 +101,24 @@ pub(super) async fn run(resolve: Resolve) -> Result<ExitCode, Failure> {
             };
             (listed, end)
         };
-        rows.extend(records.into_iter().map(would));
-    } else if !records.is_empty() {
+        records.into_iter().map(would).collect()
+    } else {
         let store = SqliteStore::open(SqliteConfig::new(&reading.path)).map_err(Failure::start)?;
+        let mut judgements = Vec::with_capacity(records.len());
         for listed in records {
-            let retention = resolve.retention(&reading, &listed);
-            let (ruling, statement) = (ruling.clone(), statement.clone());
-            let judgement =
-                Judgement { of: listed.record.ownership(), ruling, retention, statement };
-            let end = judge(&store, &reading, &listed, judgement).await?;
-            rows.push((listed, end));
+            let judgement = Judgement {
+                token: token()?,
+                of: listed.record.ownership(),
+                ruling: ruling.clone(),
+                retention: resolve.retention(&reading, &listed),
+                statement: statement.clone(),
+            };
+            judgements.push((listed, judgement));
         }
+        let rows = judge_all(&store, reading.now, judgements).await;
         store.close().await;
-    }
+        rows
+    };
     print(&table(&reading, &rows))?;
     let all = rows.iter().all(|(_, end)| !matches!(end, End::Not(_)));
     Ok(if all && !rows.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) })
@@ -121,8 +135,11 @@ enum End {
 }
 
 impl Resolve {
-    fn ruling(&self) -> Result<Ruling, Failure> {
-        if let Some(applied) = self.finding.applied()? {
+    fn ruling(&self, reading: &Reading) -> Result<Ruling, Failure> {
+        let configured = reading.config.iter().flat_map(|config| &config.operations);
+        let caps = configured.map(|operation| operation.policy.response_cap);
+        let cap = caps.max().unwrap_or(DEFAULT_CAP);
+        if let Some(applied) = self.finding.applied(cap)? {
             return Ok(Ruling::Applied(applied));
         }
         if self.risk.is_none() && self.closed.is_none() {
@@ -150,11 +167,11 @@ impl Resolve {
                 let _ = write!(reason, " ({word}: {})", text.trim());
             }
         }
-        let user = || ["USER", "LOGNAME"].iter().find_map(|name| std::env::var(name).ok());
-        let actor = self.actor.clone().or_else(user).map(|actor| actor.trim().to_owned());
-        let actor = actor.filter(|actor| !actor.is_empty()).ok_or_else(|| {
-            Failure::start("the system does not say who you are: say it with --actor")
-        })?;
+        if let Some(actor) = &self.actor {
+            said("--actor", actor)?;
+        }
+        let named = self.actor.as_deref().map(|actor| actor.trim().to_owned());
+        let actor = named.unwrap_or_else(|| user(|name| std::env::var(name).ok()));
         Ok(Statement { actor, reason })
     }
 
@@ -220,13 +237,55 @@ fn obstacle(listed: &Listed, now: StoreTime) -> Option<String> {
     Some(format!("{}: {word}", state_word(listed.state)))
 }
 
+/// Who runs this, as the system tells; a user without a name by the number.
+fn user(variable: impl Fn(&str) -> Option<String>) -> String {
+    let name = |of: &str| variable(of).map(|name| name.trim().to_owned());
+    let named = ["USER", "LOGNAME"].into_iter().filter_map(name).find(|name| !name.is_empty());
+    named.unwrap_or_else(|| format!("uid {}", rustix::process::getuid().as_raw()))
+}
+
+fn token() -> Result<Owner, Failure> {
+    let mut token = [0; 16];
+    getrandom::fill(&mut token)
+        .map_err(|error| Failure::new(1, format!("the system gives no randomness: {error}")))?;
+    Ok(Owner::from_bytes(token))
+}
+
+/// Why nothing more is tried.
+fn stopped(error: &StoreError) -> String {
+    match error.certainty() {
+        Certainty::NotWritten => error.to_string(),
+        Certainty::MayBeWritten => format!("as far as is known: {error}"),
+    }
+}
+
+/// Resolves one after the other until the store fails. What was done until then is told too.
+async fn judge_all(
+    store: &dyn Store,
+    now: StoreTime,
+    judgements: Vec<(Listed, Judgement)>,
+) -> Vec<(Listed, End)> {
+    let mut rows = Vec::with_capacity(judgements.len());
+    let mut left = judgements.into_iter();
+    for (listed, judgement) in left.by_ref() {
+        let judged = judge(store, now, &listed, judgement).await;
+        let has_failed = judged.is_err();
+        rows.push((listed, judged.unwrap_or_else(|error| End::Not(stopped(&error)))));
+        if has_failed {
+            break;
+        }
+    }
+    rows.extend(left.map(|(listed, _)| (listed, End::Not("it was not tried".to_owned()))));
+    rows
+}
+
 async fn judge(
-    store: &SqliteStore,
-    reading: &Reading,
+    store: &dyn Store,
+    now: StoreTime,
     listed: &Listed,
     judgement: Judgement,
-) -> Result<End, Failure> {
-    if let Some(obstacle) = obstacle(listed, reading.now) {
+) -> Result<End, StoreError> {
+    if let Some(obstacle) = obstacle(listed, now) {
         return Ok(End::Not(obstacle));
     }
     let record = &listed.record;
@@ -290,4 +349,67 @@ fn table(reading: &Reading, rows: &[(Listed, End)]) -> String {
 
 fn duration(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text).map_err(|error| format!("{error}; write it as in 90m or 1h"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use hapax_core::{
+        Admission, Fingerprint, FingerprintRules, NewClaim, PolicyDigest, RecordId, Settlement,
+    };
+    use hapax_store::{Claimed, Claims, ManualClock, MemoryStore, Owned};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_was_resolved_before_the_store_failed_is_told() {
+        let store = MemoryStore::new(Arc::new(ManualClock::new()));
+        for number in 0..3 {
+            let claim = NewClaim {
+                id: RecordId::from_bytes([number; 32]),
+                owner: Owner::from_bytes([number; 16]),
+                fingerprint: Fingerprint::new(FingerprintRules::default().version(), [1; 32]),
+                policy: PolicyDigest([0; 32]),
+                lease: Duration::from_secs(30),
+                admission: Admission::WithClaim,
+                secret_version: 1,
+            };
+            let Ok(Claimed::Ours(record)) = store.claim(claim).await else { panic!("not ours") };
+            let unknown = Settlement::Unknown { observed: None };
+            store.settle(record.ownership(), unknown).await.expect("settled");
+        }
+        let filter = ListFilter { limit: 10, ..ListFilter::default() };
+        let judgement = |listed: Listed| {
+            let judgement = Judgement {
+                token: token().expect("randomness"),
+                of: listed.record.ownership(),
+                ruling: Ruling::NotApplied,
+                retention: Retention::default(),
+                statement: Statement { actor: "ada".to_owned(), reason: "INC-42".to_owned() },
+            };
+            (listed, judgement)
+        };
+        let mut judgements = store.list(filter).await.expect("listed").into_iter().map(judgement);
+        let now = StoreTime::from_micros(0);
+        let first = judge_all(&store, now, judgements.by_ref().take(1).collect()).await;
+        assert!(matches!(&first[..], [(_, End::Resolved(_))]));
+        store.fail_next(StoreError::Full);
+        let rows = judge_all(&store, now, judgements.collect()).await;
+        let [(_, End::Not(failed)), (_, End::Not(rest))] = &rows[..] else { panic!("resolved") };
+        assert_eq!((failed, &**rest), (&StoreError::Full.to_string(), "it was not tried"));
+    }
+
+    #[test]
+    fn a_user_without_a_name_has_a_number() {
+        let only = |known: &'static str, name: &'static str| {
+            user(move |asked| (asked == known).then(|| name.to_owned()))
+        };
+        assert_eq!(only("USER", "ada"), "ada");
+        assert_eq!(only("LOGNAME", " ada "), "ada");
+        let number = only("USER", " ");
+        assert!(number.starts_with("uid ") && number[4..].parse::<u32>().is_ok(), "{number}");
+        let empty = |name: &str| Some(if name == "USER" { "" } else { "eve" }.to_owned());
+        assert_eq!(user(empty), "eve");
+    }
 }

@@ -3,7 +3,7 @@
 use std::{fmt::Write as _, process::ExitCode};
 
 use clap::Args;
-use hapax_core::{State, Step};
+use hapax_core::{PinnedPolicy, State, Step};
 use hapax_store::{HistoryEntry, Inspect, Listed, Steps};
 use serde_json::json;
 
@@ -32,6 +32,8 @@ Words:
   clean            yes if all earlier attempts are proven to have had no effect
   claimed          (time) when the key was first taken
   admitted         (time) when an attempt that may have had an effect was first let through
+  service          where the effect of the record happens, as it was when it was admitted
+  on unknown       what that operation said then of outcomes that nobody knows
   observed         of an uncertain record: the service's answer, which did not settle the outcome";
 
 #[derive(Args, Debug)]
@@ -52,19 +54,28 @@ pub(super) async fn run(show: Show) -> Result<ExitCode, Failure> {
     let observed_status = reading.observed_status(&listed).await?;
     let history = reading.store.history(listed.record.claim).await?;
     let steps = reading.store.steps(listed.record.claim).await?;
-    print(&show_text(&reading, &listed, observed_status, &steps, &history))
+    let pinned = reading.pinned_policy(&listed).await?;
+    let shown = Shown { listed: &listed, pinned, observed_status, steps, history };
+    print(&show_text(&reading, &shown))
 }
 
-fn show_text(
-    reading: &Reading,
-    listed: &Listed,
+/// A record with all that is known of it.
+struct Shown<'a> {
+    listed: &'a Listed,
+    /// What it was admitted under.
+    pinned: Option<PinnedPolicy>,
     observed_status: Option<u16>,
-    steps: &[Step],
-    history: &[HistoryEntry],
-) -> String {
+    steps: Vec<Step>,
+    history: Vec<HistoryEntry>,
+}
+
+fn show_text(reading: &Reading, shown: &Shown<'_>) -> String {
+    let Shown { listed, pinned, observed_status, steps, history } = shown;
     let mut text = String::new();
     if reading.json {
-        let mut shown = record_json(reading, listed, observed_status);
+        let mut shown = record_json(reading, listed, *observed_status);
+        shown["service"] = pinned.as_ref().map(|pinned| pinned.target.as_str()).into();
+        shown["on_unknown"] = pinned.as_ref().map(|pinned| pinned.on_unknown.to_string()).into();
         shown["steps"] = steps
             .iter()
             .map(|step| {
@@ -105,6 +116,10 @@ fn show_text(
         line("effect id", "one for each step, see below".to_owned());
     }
     line("operation", listed.operation.as_ref().map_or("?".to_owned(), ToString::to_string));
+    if let Some(pinned) = pinned {
+        line("service", plain(&pinned.target));
+        line("on unknown", pinned.on_unknown.to_string());
+    }
     line("state", state_text(reading, listed));
     line("attempt", record.attempt.to_string());
     let clean = if record.clean {

@@ -28,11 +28,12 @@ pub(super) struct Which {
     /// The operation the key was used for [default: default].
     #[arg(long)]
     pub(super) operation: Option<String>,
-    /// Whose key it is; said once for each claim where several are the scope.
-    #[arg(long, conflicts_with = "single_tenant")]
+    /// Whose key it is; said once for each claim where several are the scope. Only with --key:
+    /// records do not tell their scope.
+    #[arg(long, conflicts_with = "single_tenant", requires = "key")]
     scope: Vec<String>,
     /// All callers are one tenant; the default without --scope.
-    #[arg(long)]
+    #[arg(long, requires = "key")]
     single_tenant: bool,
 }
 
@@ -60,7 +61,7 @@ async fn by_effect_id(reading: &Reading, text: &str) -> Result<Listed, Failure> 
         return Err(Failure::start(format!("no record can be found by its effect id: {why}")));
     }
     let is_it = |listed: &Listed| reading.effect_id(listed) == Some(wanted);
-    match reading.one(&format!("has the effect id {wanted}"), is_it).await {
+    match reading.one(["has", "have"], &format!("the effect id {wanted}"), is_it).await {
         Ok(listed) => Ok(listed),
         Err(failure) => with_step(reading, wanted).await?.ok_or(failure),
     }

@@ -44,7 +44,8 @@ fn describe(operation: &Operation) -> String {
             let closer = operation.probe.as_ref().and_then(|probe| probe.closer.as_ref());
             let mut text = "probe".to_owned();
             if let Some(deadline) = policy.deadline {
-                let _ = write!(text, ", what is not there after {} is final", show(deadline));
+                let after = deadline.saturating_add(policy.timeout);
+                let _ = write!(text, ", what is not there after {} is final", show(after));
             } else if closer.is_some() {
                 text.push_str(", what is not there is closed");
             }

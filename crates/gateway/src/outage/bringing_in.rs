@@ -105,7 +105,7 @@ impl Outage {
             let what = format!("run {} cannot be read", begun.run);
             return Err(io::Error::new(io::ErrorKind::InvalidData, what).into());
         };
-        let statement = ran.statement.clone();
+        let (token, statement) = (ran.claim.owner, ran.statement.clone());
         let brought_in = self.hapax.store().bring_in(ran).await?;
         let result = match brought_in {
             BroughtIn::Recorded => "recorded",
@@ -117,7 +117,7 @@ impl Outage {
                 if let Some(ruling) = success(policy, end, response).filter(|_| is_uncertain) {
                     let of = found.record.ownership();
                     let retention = retention(policy);
-                    let judgement = Judgement { of, ruling, retention, statement };
+                    let judgement = Judgement { token, of, ruling, retention, statement };
                     self.hapax.store().judge(judgement, None).await?;
                 }
                 "beside"

@@ -17,6 +17,7 @@ const MIGRATIONS: &[Migration] = &[
         name: "unknown outcomes",
         text: include_str!("migrations/0002_unknown_outcomes.sql"),
     },
+    Migration { version: 3, name: "verdicts", text: include_str!("migrations/0003_verdicts.sql") },
 ];
 
 const TABLE: &str = "CREATE TABLE IF NOT EXISTS _hapax_migrations (
@@ -27,7 +28,7 @@ const TABLE: &str = "CREATE TABLE IF NOT EXISTS _hapax_migrations (
 ) STRICT";
 
 /// The newest version that this hapax knows.
-pub(super) const KNOWN: u32 = 2;
+pub(super) const KNOWN: u32 = 3;
 
 /// What a file is, by its tables.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -55,9 +55,16 @@ pub(super) fn to_write(config: &SqliteConfig) -> Result<Opened, OpenError> {
 
 /// Opens a store's file to read.
 pub(super) fn to_read(path: &Path, timeout: Duration) -> Result<Connection, OpenError> {
+    reader(path, path, timeout)
+}
+
+/// Opens a store's file to read by its name or by a URI of it.
+fn reader(name: impl AsRef<Path>, path: &Path, timeout: Duration) -> Result<Connection, OpenError> {
     let failed = |error| Failed::Sqlite(error).into_error(path, timeout);
-    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let conn = Connection::open_with_flags(path, flags).map_err(failed)?;
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX
+        | OpenFlags::SQLITE_OPEN_URI;
+    let conn = Connection::open_with_flags(name, flags).map_err(failed)?;
     conn.busy_timeout(timeout).map_err(failed)?;
     conn.set_prepared_statement_cache_capacity(64);
     Ok(conn)
@@ -82,14 +89,35 @@ pub(super) fn only_to_read(
         Content::Empty => Err(Failed::Unused),
         Content::Foreign => Err(Failed::NotHapax),
     };
+    // SQLite makes an index of the log even to read it. Where nothing can be written and there is no
+    // log, everything is in the file.
+    let name = if is_at_rest(&path) { at_rest(&path) } else { None };
     let mut connections = Vec::with_capacity(count);
     for _ in 0..count {
-        let conn = to_read(&path, timeout)?;
+        let conn = match &name {
+            Some(uri) => reader(uri, &path, timeout)?,
+            None => to_read(&path, timeout)?,
+        };
         check(&conn).map_err(|error| error.into_error(&path, timeout))?;
         connections.push(conn);
     }
     let files = Files::remember(&path).map_err(|error| OpenError::from_io(&path, &error))?;
     Ok((connections, files))
+}
+
+/// Whether a file lies on a file system that cannot be written, without a log.
+fn is_at_rest(path: &Path) -> bool {
+    let mut log = path.as_os_str().to_owned();
+    log.push("-wal");
+    let written = OpenOptions::new().write(true).open(path);
+    let cannot = written.is_err_and(|error| error.kind() == ErrorKind::ReadOnlyFilesystem);
+    cannot && fs::metadata(log).is_err_and(|error| error.kind() == ErrorKind::NotFound)
+}
+
+/// The name by which SQLite opens a file that does not change; `None` for a path that no URI holds.
+fn at_rest(path: &Path) -> Option<String> {
+    let path = path.to_str()?.replace('%', "%25").replace('?', "%3f").replace('#', "%23");
+    Some(format!("file:{path}?immutable=1"))
 }
 
 /// Raises the epoch of a store that took the place of another one: its later attempts are newer
@@ -291,6 +319,19 @@ mod tests {
         assert_eq!(text("journal_mode"), Ok("wal".to_owned()));
         assert_eq!(number("synchronous"), Ok(2), "FULL");
         assert_eq!(number("wal_autocheckpoint"), Ok(1000));
+    }
+
+    #[test]
+    fn a_file_at_rest_is_read_without_a_file_beside_it() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("50%25 of #1?.db");
+        drop(to_write(&SqliteConfig::new(&path)).expect("it opens").conn);
+        let uri = at_rest(&path).expect("a name");
+        let conn = reader(uri, &path, Duration::ZERO).expect("it opens");
+        assert_eq!(migrate::content(&conn), Ok(Content::Hapax));
+        let files = fs::read_dir(dir.path()).expect("a directory").count();
+        assert_eq!(files, 1, "no log and no index of it");
+        assert!(!is_at_rest(&path), "it can be written here");
     }
 
     #[test]

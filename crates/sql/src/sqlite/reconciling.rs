@@ -4,8 +4,8 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use hapax_core::{
-    ClaimNumber, Judgement, OperationName, Owner, Ownership, Record, State, Statement, StoreTime,
-    Unprotected, WriteRefused,
+    ClaimNumber, Judgement, OperationName, Owner, Ownership, Proof, Record, State, Statement,
+    StoreTime, Unprotected, WriteRefused,
 };
 use hapax_store::{
     BroughtIn, Doubted, Doubts, Due, PutOff, Reconcile, Reply, TakeDue, Written, evidence_word,
@@ -113,6 +113,10 @@ impl Reconcile for SqliteStore {
 
     fn judge(&self, judgement: Judgement, holder: Option<Owner>) -> Reply<'_, Written> {
         self.write(move |tx| judge(tx, &judgement, holder.as_ref()))
+    }
+
+    fn prove(&self, proof: Proof) -> Reply<'_, Written> {
+        self.write(move |tx| tx.in_one(|| prove(tx, &proof)))
     }
 
     fn close_earlier(
@@ -241,6 +245,35 @@ fn judge(tx: &Tx<'_>, judgement: &Judgement, holder: Option<&Owner>) -> Result<W
     Ok(Written::Done(Box::new(after)))
 }
 
+fn prove(tx: &Tx<'_>, proof: &Proof) -> Result<Written, Failure> {
+    let Some(before) = records::by_ownership(tx, &proof.of)? else {
+        return Ok(Written::Missing);
+    };
+    match before.prove(proof, tx.epoch, tx.now) {
+        Ok(after) => {
+            // Issued again, it changes nothing.
+            if before.owner != proof.token {
+                let policy = records::policy_number(tx, &after.policy)?;
+                tx.write(writes::proven(&before, &after, proof, policy, tx.now))?;
+            }
+            Ok(Written::Done(Box::new(after)))
+        }
+        Err(why) => {
+            if before.denies(&proof.of) && !has_said(tx, &before, &proof.statement)? {
+                tx.write(vec![writes::said(&before, Proof::TOO_LATE, &proof.statement, tx.now)])?;
+            }
+            Ok(Written::Refused { why, found: Box::new(records::found(tx, before)?) })
+        }
+    }
+}
+
+/// Whether this was noted of a record before.
+fn has_said(tx: &Tx<'_>, record: &Record, statement: &Statement) -> Result<bool, Failure> {
+    let Statement { actor, reason } = statement;
+    let said = params![record.claim.0, actor, reason];
+    Ok(tx.first(sql::HAS_SAID, said, |_| Ok(()))?.is_some())
+}
+
 fn close_earlier(
     tx: &Tx<'_>,
     of: &Ownership,
@@ -265,12 +298,10 @@ fn close_earlier(
 
 fn bring_in(tx: &Tx<'_>, ran: &Unprotected) -> Result<BroughtIn, Failure> {
     let there = records::by_id(tx, &ran.claim.id)?;
-    if let Some(there) = &there {
-        let Statement { actor, reason } = &ran.statement;
-        let said = params![there.claim.0, actor, reason];
-        if tx.first(sql::HAS_SAID, said, |_| Ok(()))?.is_some() {
-            return Ok(BroughtIn::Again);
-        }
+    if let Some(there) = &there
+        && has_said(tx, there, &ran.statement)?
+    {
+        return Ok(BroughtIn::Again);
     }
     let policy = records::policy_number(tx, &ran.claim.policy)?;
     let record = match there {

@@ -4,11 +4,13 @@ use std::fmt::Display;
 
 use bytes::Bytes;
 use hapax_core::{
-    Attempt, ClaimNumber, Ending, EndingKind, Evidence, Fingerprint, OutcomeClass, OwnState, Owner,
-    PolicyDigest, Progress, Record, RecordId, Step, StepData, StepName, StoreTime, StoredResponse,
-    Until,
+    Attempt, ClaimNumber, EndedBy, Ending, EndingKind, Evidence, Fingerprint, OutcomeClass,
+    OwnState, Owner, PolicyDigest, Progress, Record, RecordId, Step, StepData, StepName, StoreTime,
+    StoredResponse, Until,
 };
 use rusqlite::{Error, Row, types::Type};
+
+use super::writes::Value;
 
 /// A row, whichever driver read it.
 pub(super) trait Columns {
@@ -62,7 +64,7 @@ pub(super) fn record<R: Columns>(row: &R) -> Result<Record, R::Error> {
 }
 
 /// How many columns [`record`] reads; a listing has more behind them.
-pub(super) const RECORD_COLUMNS: usize = 21;
+pub(super) const RECORD_COLUMNS: usize = 22;
 
 fn ending<R: Columns>(row: &R) -> Result<Option<Ending>, R::Error> {
     if row.integer(14)?.is_none() {
@@ -75,7 +77,16 @@ fn ending<R: Columns>(row: &R) -> Result<Option<Ending>, R::Error> {
         kept: coded(row, 17, flag_of)?,
         at: time(row, 18)?,
         until: Until { outcome: time(row, 19)?, tombstone: time(row, 20)? },
+        by: ended_by(row, 21)?,
     }))
+}
+
+/// The token of a verdict; nothing is there for what the owner wrote.
+fn ended_by<R: Columns>(row: &R, column: usize) -> Result<EndedBy, R::Error> {
+    match row.blob(column)? {
+        None => Ok(EndedBy::Owner),
+        Some(_) => Ok(EndedBy::Verdict(Owner::from_bytes(bytes(row, column)?))),
+    }
 }
 
 /// A step with its number.
@@ -247,6 +258,13 @@ const fn ending_kind_of(code: i64) -> Option<EndingKind> {
         2 => EndingKind::Released,
         _ => return None,
     })
+}
+
+pub(super) fn ended_by_code<'a>(by: EndedBy) -> Value<'a> {
+    match by {
+        EndedBy::Owner => Value::Null,
+        EndedBy::Verdict(token) => Value::Bytes(token.as_bytes().to_vec().into()),
+    }
 }
 
 pub(super) const fn class_code(class: OutcomeClass) -> i64 {

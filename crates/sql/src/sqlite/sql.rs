@@ -10,7 +10,8 @@ macro_rules! record {
             "SELECT r.claim, r.id, r.attempt, r.owner, r.state, r.fingerprint, p.digest, ",
             "r.lease_end, r.clean, r.first_admitted, r.progress, r.resend_before, ",
             "r.secret_version, r.created, ",
-            "e.kind, e.class, e.status, e.kept, e.at, e.outcome_until, e.tombstone_until",
+            "e.kind, e.class, e.status, e.kept, e.at, e.outcome_until, e.tombstone_until, ",
+            "e.verdict",
             $tail
         )
     };
@@ -116,7 +117,8 @@ statements! {
 
     ADD_ENDING =
         "INSERT INTO hapax_ending (claim, attempt, kind, class, status, kept, at, outcome_until, \
-         tombstone_until, due) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) \
+         tombstone_until, due, verdict) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) \
          ON CONFLICT DO NOTHING";
     /// A claim after a release takes the stub's slot; from here on it goes with its record.
     TAKE_STUB =

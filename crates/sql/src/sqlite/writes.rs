@@ -5,7 +5,7 @@ use std::{borrow::Cow, fmt::Display};
 
 use hapax_core::{
     Advance, AdvanceReason, AppliedOutcome, Attempt, ClaimNumber, Ending, EndingKind, Found,
-    Judgement, OwnState, Ownership, Progress, Record, Ruling, Settlement, State, Statement,
+    Judgement, OwnState, Ownership, Progress, Proof, Record, Ruling, Settlement, State, Statement,
     StepData, StepName, StoreTime, StoredResponse, WriteRefused,
 };
 use hapax_store::StoreError;
@@ -154,6 +154,26 @@ pub(super) fn judged<'a>(
         writes.push(Write::any(sql::DROP_STEPS, [after.claim.0.into()]));
     }
     writes.push(said(after, judgement.word(), &judgement.statement, now));
+    writes.push(end_watch(after));
+    writes
+}
+
+/// The move of the stub of a freed record to an attempt that ends with proof of the effect.
+pub(super) fn proven<'a>(
+    stub: &'a Record,
+    after: &'a Record,
+    proof: &'a Proof,
+    policy: i64,
+    now: StoreTime,
+) -> Vec<Write<'a>> {
+    // The stub's slot first: it is what a claim and this contend for.
+    let mut writes = vec![take_stub(stub), move_record(stub, after, policy)];
+    writes.extend(after.ending.iter().map(|ending| end(after, ending)));
+    writes.push(match &proof.response {
+        Some(response) => put_body(after, Body::Outcome, response),
+        None => drop_body(after.claim),
+    });
+    writes.push(said(after, Proof::BINDS, &proof.statement, now));
     writes.push(end_watch(after));
     writes
 }
@@ -313,6 +333,7 @@ fn end<'a>(record: &Record, ending: &Ending) -> Write<'a> {
             ending.until.outcome.into(),
             ending.until.tombstone.into(),
             due.into(),
+            rows::ended_by_code(ending.by),
         ],
     )
 }

@@ -8,6 +8,7 @@ mod keeping;
 mod lost_answers;
 mod observing;
 mod owning;
+mod proving;
 mod reading;
 mod reconciling;
 mod regressing;
@@ -23,6 +24,7 @@ pub use keeping::*;
 pub use lost_answers::*;
 pub use observing::*;
 pub use owning::*;
+pub use proving::*;
 pub use reading::*;
 pub use reconciling::*;
 pub use regressing::*;
@@ -104,6 +106,9 @@ macro_rules! for_each_rule {
             a_verdict_needs_the_hold_it_was_made_under
             a_verdict_issued_again_is_done_once
             a_judged_outcome_is_swept_when_it_is_over
+            an_ending_belongs_to_who_wrote_it
+            proof_settles_what_was_freed
+            proof_that_comes_too_late_is_noted
             closing_fences_the_earlier_attempts
             what_is_uncertain_is_told_by_operation
             what_ran_unprotected_has_a_record_afterwards

@@ -115,6 +115,11 @@ const NOTICED: &[(Bug, &str, Run)] = noticed! {
     RepeatedVerdictIsRefused by a_verdict_issued_again_is_done_once;
     VerdictForgetsTheReason by a_verdict_ends_an_uncertain_record;
     VerdictStays by a_judged_outcome_is_swept_when_it_is_over;
+    EndingIsAnybodys by an_ending_belongs_to_who_wrote_it;
+    ProofIsDoneTwice by proof_settles_what_was_freed;
+    ProofReplacesTheNext by proof_that_comes_too_late_is_noted;
+    ProofTakesAnyIntent by proof_that_comes_too_late_is_noted;
+    LateProofIsForgotten by proof_that_comes_too_late_is_noted;
     ClosingFencesNothing by closing_fences_the_earlier_attempts;
     BroughtInReplaces by what_ran_unprotected_does_not_replace_what_is_known;
     BroughtInBeginsNow by what_ran_unprotected_has_a_record_afterwards;
@@ -196,6 +201,7 @@ fn every_rule_is_listed() {
         include_str!("rules/lost_answers.rs"),
         include_str!("rules/observing.rs"),
         include_str!("rules/owning.rs"),
+        include_str!("rules/proving.rs"),
         include_str!("rules/reading.rs"),
         include_str!("rules/reconciling.rs"),
         include_str!("rules/regressing.rs"),

@@ -34,7 +34,7 @@ pub(super) struct Data {
     pub(super) last_claim: i64,
     /// What will be over, by when. A record has at most one entry in each.
     outcomes_over: BTreeSet<(StoreTime, ClaimNumber)>,
-    tombstones_over: BTreeSet<(StoreTime, ClaimNumber)>,
+    pub(super) tombstones_over: BTreeSet<(StoreTime, ClaimNumber)>,
 }
 
 /// A record with what belongs to it.

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use hapax_core::{
-    Evidence, Judgement, OperationName, OwnState, Owner, Ownership, Progress, Record, Ruling,
-    State, Statement, StoreTime, Unprotected, WriteRefused,
+    Evidence, Judgement, OperationName, OwnState, Owner, Ownership, Progress, Proof, Record,
+    Ruling, State, Statement, StoreTime, Unprotected, WriteRefused,
 };
 
 use super::{
@@ -172,6 +172,33 @@ impl Data {
         Written::Done(Box::new(next))
     }
 
+    pub(super) fn prove(&mut self, proof: &Proof, now: StoreTime) -> Written {
+        let epoch = self.epoch;
+        let Some(row) = self.row_mut(&proof.of.id) else { return Written::Missing };
+        let next = match row.record.prove(proof, epoch, now) {
+            Ok(next) => next,
+            Err(why) => {
+                if row.record.denies(&proof.of) && !row.has_said(&proof.statement) {
+                    row.say(now, Proof::TOO_LATE, &proof.statement);
+                }
+                return Written::Refused { why, found: Box::new(row.found(now)) };
+            }
+        };
+        if row.record.owner == proof.token {
+            return Written::Done(Box::new(next));
+        }
+        let stub = std::mem::replace(&mut row.record, next.clone());
+        row.response.clone_from(&proof.response);
+        row.say(now, Proof::BINDS, &proof.statement);
+        if let Some(ending) = stub.ending {
+            self.tombstones_over.remove(&(ending.until.tombstone, stub.claim));
+        }
+        if let Some(ending) = next.ending {
+            self.remember_until(next.claim, &ending, false);
+        }
+        Written::Done(Box::new(next))
+    }
+
     pub(super) fn close_earlier(
         &mut self,
         of: &Ownership,
@@ -242,6 +269,10 @@ impl Reconcile for MemoryStore {
 
     fn judge(&self, judgement: Judgement, holder: Option<Owner>) -> Reply<'_, Written> {
         Box::pin(async move { self.write_record(|data, now| data.judge(&judgement, holder, now)) })
+    }
+
+    fn prove(&self, proof: Proof) -> Reply<'_, Written> {
+        Box::pin(async move { self.write_record(|data, now| data.prove(&proof, now)) })
     }
 
     fn close_earlier(

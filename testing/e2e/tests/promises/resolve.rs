@@ -118,13 +118,19 @@ fn many_are_resolved_by_a_filter_within_a_limit_and_not_at_all_on_trial() {
     let stage = Stage::new();
     let payments: Vec<_> = (0..3).map(|_| unknown(&stage, "effect; cut").0).collect();
     stage.gateway.send(&Request::payment(&fresh_key())).assert_stored(201);
-    let all = ["--state", "uncertain", "--applied", "--status", "201", "--body", BODY];
+    let all = ["--state", "uncertain", "--applied", "--status", "201"];
     let with = |more: &[&str]| resolve(&stage, &[&all[..], more].concat());
     assert_ran(&with(&[]), 2, "--max");
     assert_ran(&with(&["--max", "2"]), 2, "3 records match, and --max is 2: none is resolved");
     assert_ran(&with(&["--max", "9", "--older-than", "1h"]), 1, "no uncertain record matches");
     assert_ran(&with(&["--max", "9", "--operation", "other"]), 1, "no uncertain record matches");
     assert_ran(&with(&["--max", "9", "--dry-run"]), 0, "would be applied");
+    let answer = ["--max", "9", "--body", BODY];
+    assert_ran(&with(&answer), 2, "3 records match, and an answer belongs to one");
+    for scope in [&["--scope", "acme"][..], &["--single-tenant"]] {
+        let of_a_scope = [&["--max", "9", "--dry-run"], scope].concat();
+        assert_ran(&with(&of_a_scope), 2, "cannot be used with");
+    }
     for payment in &payments {
         stage.gateway.send(payment).assert_problem(409, "outcome-unknown");
     }
@@ -132,7 +138,7 @@ fn many_are_resolved_by_a_filter_within_a_limit_and_not_at_all_on_trial() {
     assert_eq!((ran.code, ran.stdout.lines().count()), (Some(0), 3), "{ran:?}");
     assert!(ran.stdout.lines().all(|line| line.contains("\"resolved\":true")), "{ran:?}");
     for payment in &payments {
-        assert_eq!(stage.gateway.send(payment).text(), BODY);
+        stage.gateway.send(payment).assert_problem(409, "outcome-not-kept");
     }
     stage.upstream.assert_arrivals(4);
 }

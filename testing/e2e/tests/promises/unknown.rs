@@ -135,7 +135,7 @@ fn a_deadline_that_the_service_enforces_frees_the_key_when_it_is_over() {
 
 #[test]
 fn a_closer_frees_the_key_at_once_and_fences_what_is_under_way() {
-    let closer = r#", closer = { post = "/close/{effect_id}?attempt={attempt}" }"#;
+    let closer = r#", closer = { post = "/close/{effect_id}?attempt={attempt}", closed = [404] }"#;
     let settings = probed("timeout = \"1s\"\n", closer);
     let stage = Stage::operations(UpstreamKind::Plain, &settings);
     let payment = Request::payment(&fresh_key());
@@ -151,6 +151,23 @@ fn a_closer_frees_the_key_at_once_and_fences_what_is_under_way() {
     stage.upstream.assert_effects(1);
     let shown = history(&stage);
     assert!(shown.contains("closing") && shown.contains("judged-not-applied"), "{shown}");
+}
+
+/// So does a router that knows no such place.
+#[test]
+fn a_404_to_a_closer_that_is_not_named_frees_nothing() {
+    let closer = r#", closer = { post = "/close/{effect_id}?attempt={attempt}" }"#;
+    let settings = probed("timeout = \"1s\"\n", closer);
+    let stage = Stage::operations(UpstreamKind::Plain, &settings);
+    let payment = Request::payment(&fresh_key());
+    assert_unknown(&stage.gateway.send(&payment.clone().act("gate late; effect")));
+    let closes = || stage.upstream.asked().iter().filter(|asked| asked.method == "POST").count();
+    eventually("it is asked to close", SOON, || {
+        assert_unknown(&stage.gateway.send(&payment));
+        closes() >= 2
+    });
+    assert_unknown(&stage.gateway.send(&payment));
+    stage.upstream.assert_arrivals(1);
 }
 
 #[test]

@@ -18,7 +18,7 @@ pub(super) struct Finding {
     /// It did not take effect, by any attempt, and will not; also say --closed or --risk.
     #[arg(long)]
     not_applied: bool,
-    /// The status that retries get: 200 to 399 for a success, 400 to 499 for a refusal.
+    /// The status that retries get: 2xx or 301 to 303 for a success, 4xx for a refusal.
     #[arg(long, value_name = "STATUS", requires = "applied", value_parser = clap::value_parser!(u16))]
     status: Option<u16>,
     /// A header that retries get, as 'Name: value'; may be given more than once.
@@ -30,20 +30,27 @@ pub(super) struct Finding {
 }
 
 impl Finding {
+    /// Whether retries are to get an answer that is given here.
+    pub(super) const fn has_an_answer(&self) -> bool {
+        self.body.is_some() || !self.header.is_empty()
+    }
+
     /// The outcome, where there is one.
-    pub(super) fn applied(&self) -> Result<Option<AppliedOutcome>, Failure> {
+    ///
+    /// `cap`: the most bytes of a body that are kept.
+    pub(super) fn applied(&self, cap: usize) -> Result<Option<AppliedOutcome>, Failure> {
         let Some(status) = self.status.filter(|_| self.applied) else { return Ok(None) };
         let class = class_of_status(status).ok_or_else(|| {
             Failure::start(format!(
-                "--status {status} is no outcome: 200 to 399 say that the effect exists, 400 to \
-                 499 that it was refused for good"
+                "--status {status} is no outcome: 2xx (but 206) and 301 to 303 say that the effect \
+                 exists, 4xx that it was refused for good"
             ))
         })?;
+        // A status that never has a body is an answer by itself.
+        let bodiless = matches!(status, 204 | 205);
         let headers = self.header.iter().map(|header| field(header)).collect::<Result<_, _>>()?;
         let body = match &self.body {
-            // A status that never has a body is an answer by itself.
-            None if matches!(status, 204 | 205 | 304) => Some(Bytes::new()),
-            None => None,
+            None => bodiless.then(Bytes::new),
             Some(text) => Some(match text.strip_prefix('@') {
                 Some(file) => std::fs::read(file).map(Bytes::from).map_err(|error| {
                     Failure::start(format!("--body: {file} cannot be read: {error}"))
@@ -51,6 +58,18 @@ impl Finding {
                 None => Bytes::from(text.clone()),
             }),
         };
+        if bodiless && body.as_ref().is_some_and(|body| !body.is_empty()) {
+            return Err(Failure::start(format!(
+                "--body: an answer with {status} has none; leave it out, or say another --status"
+            )));
+        }
+        if let Some(body) = body.as_ref().filter(|body| body.len() > cap) {
+            return Err(Failure::start(format!(
+                "--body has {} bytes, and answers are kept up to {cap} (response_cap); leave it \
+                 out, and retries get 409 outcome-not-kept",
+                body.len()
+            )));
+        }
         if body.is_none() && !self.header.is_empty() {
             return Err(Failure::start(
                 "--header belongs to an answer that is kept: give its --body too, which may be ''",
@@ -90,6 +109,8 @@ mod tests {
 
     use super::*;
 
+    const CAP: usize = 16;
+
     fn finding(status: u16, header: &[&str], body: Option<&str>) -> Finding {
         Finding {
             applied: true,
@@ -103,14 +124,14 @@ mod tests {
     #[test]
     fn an_answer_is_put_together_as_it_was_said() {
         let headers = ["Content-Type: application/json", "Link: <a>", "Link: <b>"];
-        let outcome = finding(201, &headers, Some("{}")).applied().expect("right").expect("one");
+        let outcome = finding(201, &headers, Some("{}")).applied(CAP).expect("right").expect("one");
         assert_eq!((outcome.class, outcome.status), (OutcomeClass::Succeeded, 201));
         let response = outcome.response.expect("kept");
         assert_eq!(response.headers[0].0, "content-type");
         assert_eq!((response.headers.len(), &response.body[..]), (3, &b"{}"[..]));
-        let refused = finding(402, &[], None).applied().expect("right").expect("one");
+        let refused = finding(402, &[], None).applied(CAP).expect("right").expect("one");
         assert_eq!((refused.class, refused.response), (OutcomeClass::FailedTerminal, None));
-        let empty = finding(204, &[], None).applied().expect("right").expect("one");
+        let empty = finding(204, &[], None).applied(CAP).expect("right").expect("one");
         assert!(empty.response.is_some(), "nothing is all there is of it");
     }
 
@@ -118,12 +139,18 @@ mod tests {
     fn what_is_no_outcome_is_refused_with_its_remedy() {
         for (finding, said) in [
             (finding(503, &[], None), "--status 503 is no outcome"),
+            (finding(304, &[], None), "--status 304 is no outcome"),
+            (finding(205, &[], Some("x")), "an answer with 205 has none"),
+            (
+                finding(200, &[], Some("12345678901234567")),
+                "17 bytes, and answers are kept up to 16",
+            ),
             (finding(200, &["nonsense"], Some("")), "has no colon"),
             (finding(200, &["Set-Cookie: a"], Some("")), "set-cookie is never replayed"),
             (finding(200, &["Link: <a>"], None), "give its --body too"),
             (finding(200, &[], Some("@/nowhere/at/all")), "/nowhere/at/all cannot be read"),
         ] {
-            let failure = finding.applied().expect_err(said);
+            let failure = finding.applied(CAP).expect_err(said);
             assert!(failure.message.contains(said), "{}", failure.message);
             assert_eq!(failure.code, 2);
         }

@@ -13,6 +13,12 @@ use crate::config::{
 
 const EXAMPLE: &str = "{ get = \"/v1/payments/by-operation/{effect_id}\" }";
 
+/// The longest time that one question may take.
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// The shortest deadline that a service can keep.
+const SHORTEST_DEADLINE: Duration = Duration::from_secs(1);
+
 /// How the service is asked what became of an effect.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Probe {
@@ -39,8 +45,8 @@ pub struct Probe {
 pub struct Closer {
     /// The path and query that are asked with POST.
     pub post: PathTemplate,
-    /// The statuses that say that nothing was applied and nothing will be. Default: those that say
-    /// that it is not there.
+    /// The statuses that say that nothing was applied and nothing will be. Default: none, so that
+    /// only `Hapax-Outcome: not-applied` says so: a place that does not exist answers 404 too.
     pub closed: Vec<u16>,
 }
 
@@ -54,7 +60,7 @@ impl PathTemplate {
         self.0.replace("{effect_id}", effect_id).replace("{attempt}", &attempt.to_string())
     }
 
-    fn parse(text: &str) -> Result<Self, Fault> {
+    pub(crate) fn parse(text: &str) -> Result<Self, Fault> {
         const HELP: &str = "write it as in \"/v1/payments/by-operation/{effect_id}\"";
         let wrong = |what: &str| Err(Fault::new(what, HELP));
         if !text.starts_with('/') {
@@ -89,12 +95,17 @@ pub(super) fn read(value: Value<'_>, draft: &mut OperationDraft) {
     let not_seen = statuses(&mut section, "not_seen", "[404]").unwrap_or_else(|| vec![404]);
     refuse_both(&section, &place, &applied, &not_seen, "not_seen");
     let (status, body) = section.take("outcome").map(read_outcome).unwrap_or_default();
+    check_outcome(&section, &place, &applied, (status, body.as_ref()));
     let timeout = section.take("timeout").and_then(|value| value.positive_duration("5s"));
+    if let Some(timeout) = timeout.as_ref().filter(|timeout| timeout.value > LONGEST) {
+        let what =
+            "a question that takes longer than a minute keeps others of the operation waiting";
+        section.report().add(&timeout.place, Fault::new(what, "write a shorter one, such as 5s"));
+    }
     let authorization = section.take("authorization").and_then(|value| {
         SecretSource::read(value, "/etc/hapax/probe-authorization", "PROBE_AUTHORIZATION")
     });
-    let closer =
-        section.take("closer").and_then(|closer| read_closer(closer, draft, &applied, &not_seen));
+    let closer = section.take("closer").and_then(|closer| read_closer(closer, draft, &applied));
     section.finish();
     let Some(get) = get else { return };
     let timeout = timeout.map_or(Duration::from_secs(5), |timeout| timeout.value);
@@ -181,12 +192,29 @@ fn read_outcome(value: Value<'_>) -> (Option<u16>, Option<Pointer>) {
     (status, body)
 }
 
-fn read_closer(
-    value: Value<'_>,
-    draft: &mut OperationDraft,
+/// Whether what says that the effect exists can be what retries are answered with.
+fn check_outcome(
+    section: &Section<'_>,
+    place: &Place,
     applied: &[u16],
-    not_seen: &[u16],
-) -> Option<Closer> {
+    (status, body): (Option<u16>, Option<&Pointer>),
+) {
+    let bodiless = [StatusCode::NO_CONTENT, StatusCode::RESET_CONTENT, StatusCode::NOT_MODIFIED];
+    let is_bodiless = |status: &&u16| bodiless.iter().any(|none| none == *status);
+    if let (Some(none), Some(_)) = (applied.iter().find(is_bodiless), body) {
+        let what = format!("an answer with {none} has no body, so the outcome is not in it");
+        let help = "leave it out of applied, or remove outcome.body";
+        section.report().add(place, Fault::new(what, help));
+    }
+    if let (Some(failure), None) = (applied.iter().find(|status| **status >= 300), status) {
+        let what =
+            format!("{failure} says that the effect exists, and retries would be told {failure}");
+        let help = "say what they are told: outcome = { status = 201 }";
+        section.report().add(place, Fault::new(what, help));
+    }
+}
+
+fn read_closer(value: Value<'_>, draft: &mut OperationDraft, applied: &[u16]) -> Option<Closer> {
     const REMEDY: &str = "write { deadline = \"60s\" } if the service refuses requests after their \
                           Hapax-Deadline, or { post = \"/v1/payments/close/{effect_id}\
                           ?attempt={attempt}\" } if it can refuse all attempts up to one";
@@ -197,11 +225,16 @@ fn read_closer(
     if let (Some(_), None) = (&closed, &post) {
         section.wrong("closed is what the answer to a post says", REMEDY);
     }
-    let closed = closed.unwrap_or_else(|| not_seen.to_vec());
+    let closed = closed.unwrap_or_default();
     refuse_both(&section, &place, applied, &closed, "closer.closed");
     let closer = match (deadline, post) {
         (Some(deadline), None) => {
+            let report = deadline.report();
             let deadline = deadline.positive_duration("60s");
+            if let Some(deadline) = deadline.as_ref().filter(|it| it.value < SHORTEST_DEADLINE) {
+                let what = "no request gets there in less than a second";
+                report.add(&deadline.place, Fault::new(what, "write a longer one, such as 60s"));
+            }
             draft.set("probe.closer", deadline, |policy, value| policy.deadline = Some(value));
             None
         }

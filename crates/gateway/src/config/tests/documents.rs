@@ -19,7 +19,7 @@ fn the_example_file_loads() {
              outcome kept 24h, key refused for 30d · replays authorized by \
              http://127.0.0.1:3000/authorize · mode enforce",
             "operation shipments.create: POST /v1/shipments with a key · on_unknown probe, what is \
-             not there after 60s is final · lease 30s · timeout 20s · outcome kept 24h, key \
+             not there after 80s is final · lease 30s · timeout 20s · outcome kept 24h, key \
              refused for 30d · mode enforce",
             "operation payments.put: PUT /v1/payments/{id}, DELETE /v1/payments/{id} · natural, \
              no key needed · mode enforce",

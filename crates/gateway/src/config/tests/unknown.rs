@@ -42,6 +42,10 @@ fn every_setting_of_a_probe_arrives() {
     let closer = probe.closer.as_ref().expect("a closer");
     assert_eq!(closer.post.fill("4f1c", 7), "/close/4f1c?attempt=7");
     assert_eq!(closer.closed, [409]);
+    let unnamed = probed(", closer = { post = \"/close/{effect_id}?attempt={attempt}\" }");
+    let closer = unnamed.probe.as_ref().and_then(|probe| probe.closer.as_ref());
+    let closed = closer.map(|closer| &closer.closed[..]);
+    assert_eq!(closed, Some(&[][..]), "a place that does not exist answers 404 too");
     let by_deadline = probed(", closer = { deadline = \"60s\" }");
     assert_eq!(by_deadline.policy.deadline, Some(Duration::from_secs(60)));
     assert_eq!(by_deadline.probe.as_ref().and_then(|probe| probe.closer.as_ref()), None);
@@ -122,6 +126,30 @@ fn each_mistake_in_a_probe_names_its_place_and_remedy() {
                 "probe.closer.post: it does not say up to which attempt the service is to \
                  refuse\n  help: {CLOSERS}"
             ),
+        ),
+        (
+            with("applied = [204], outcome = { status = 201, body = \"/payment\" }"),
+            "probe: an answer with 204 has no body, so the outcome is not in it\n  help: leave it \
+             out of applied, or remove outcome.body"
+                .to_owned(),
+        ),
+        (
+            with("applied = [200, 409]"),
+            "probe: 409 says that the effect exists, and retries would be told 409\n  help: say \
+             what they are told: outcome = { status = 201 }"
+                .to_owned(),
+        ),
+        (
+            with("timeout = \"1h\""),
+            "probe.timeout: a question that takes longer than a minute keeps others of the \
+             operation waiting\n  help: write a shorter one, such as 5s"
+                .to_owned(),
+        ),
+        (
+            with("closer = { deadline = \"1ms\" }"),
+            "probe.closer.deadline: no request gets there in less than a second\n  help: write a \
+             longer one, such as 60s"
+                .to_owned(),
         ),
         (
             with("closer = { deadline = \"1s\", closed = [404] }"),

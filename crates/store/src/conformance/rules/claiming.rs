@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use hapax_core::{
-    Advance, AdvanceReason, Attempt, Ending, EndingKind, NewClaim, OwnState, Progress, Record,
-    State, Until,
+    Advance, AdvanceReason, Attempt, EndedBy, Ending, EndingKind, NewClaim, OwnState, Progress,
+    Record, State, Until,
 };
 
 use crate::{
@@ -253,6 +253,7 @@ fn misread(record: &Record) -> [(&'static str, Record); 6] {
         kept: false,
         at: now,
         until: Until { outcome: now, tombstone: now },
+        by: EndedBy::Owner,
     };
     [
         ("attempt", Record { attempt: record.attempt.next(0), ..record.clone() }),

@@ -327,7 +327,8 @@ fn applied(class: OutcomeClass) -> Ruling {
 }
 
 fn judgement(of: &Record, ruling: Ruling) -> Judgement {
-    Judgement { of: of.ownership(), ruling, retention: RETENTION, statement: statement() }
+    let (token, of) = (an_owner(), of.ownership());
+    Judgement { token, of, ruling, retention: RETENTION, statement: statement() }
 }
 
 /// How many executions were found to be abandoned, over the whole store.

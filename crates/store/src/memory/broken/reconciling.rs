@@ -2,11 +2,25 @@
 
 use std::time::Duration;
 
-use hapax_core::{Judgement, OwnState, Owner, Ownership, Statement, Unprotected};
+use hapax_core::{
+    EndedBy, Ending, EndingKind, Judgement, OwnState, Owner, Ownership, Proof, Statement,
+    StoreTime, Unprotected, Until,
+};
 
 use super::{Broken, Bug};
 use crate::memory::data::Row;
 use crate::{BroughtIn, Doubted, Doubts, Due, PutOff, Reconcile, Reply, TakeDue, Written};
+
+/// As somebody would have it who looks at the attempt alone.
+const RELEASED: Ending = Ending {
+    kind: EndingKind::Released,
+    class: None,
+    status: None,
+    kept: false,
+    at: StoreTime::from_micros(0),
+    until: Until { outcome: StoreTime::from_micros(0), tombstone: StoreTime::from_micros(0) },
+    by: EndedBy::Owner,
+};
 
 impl Reconcile for Broken {
     fn doubt_abandoned(&self, limit: usize) -> Reply<'_, Doubted> {
@@ -79,6 +93,13 @@ impl Reconcile for Broken {
                         }
                         Some(Bug::VerdictOverwrites) => row.record.ending = None,
                         Some(Bug::VerdictIgnoresTheHold) => holder = None,
+                        Some(Bug::EndingIsAnybodys) => {
+                            if let Some(Ending { by: EndedBy::Verdict(token), .. }) =
+                                row.record.ending
+                            {
+                                judgement.token = token;
+                            }
+                        }
                         Some(Bug::RepeatedVerdictIsRefused) if row.record.ending.is_some() => {
                             judgement.of.attempt = judgement.of.attempt.next(0);
                         }
@@ -95,6 +116,31 @@ impl Reconcile for Broken {
                         data.forget_due(&record);
                     }
                     _ => {}
+                }
+                written
+            })
+        })
+    }
+
+    fn prove(&self, mut proof: Proof) -> Reply<'_, Written> {
+        Box::pin(async move {
+            self.write(|data, now| {
+                let Some(row) = data.row_mut(&proof.of.id) else { return Written::Missing };
+                match self.bug {
+                    Some(Bug::ProofIsDoneTwice) if row.record.owner == proof.token => {
+                        proof.token = Owner::from_bytes([9; 16]);
+                    }
+                    Some(Bug::ProofReplacesTheNext) => {
+                        row.record.ending.get_or_insert(RELEASED);
+                    }
+                    Some(Bug::ProofTakesAnyIntent) => proof.fingerprint = row.record.fingerprint,
+                    _ => {}
+                }
+                let written = data.prove(&proof, now);
+                if let (Some(Bug::LateProofIsForgotten), Some(row)) =
+                    (self.bug, data.row_mut(&proof.of.id))
+                {
+                    row.history.retain(|entry| entry.what != Proof::TOO_LATE);
                 }
                 written
             })
