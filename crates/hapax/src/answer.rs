@@ -67,10 +67,10 @@ impl Answer<Infallible> {
 /// What became of the attempt that executed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum FirstOutcome {
-    /// It is stored; retries are answered from it until then.
+    /// It is stored; retries are answered from it.
     Stored {
-        /// Until when it is replayed.
-        expires: StoreTime,
+        /// Until when it is replayed; `None` where the response was not kept.
+        expires: Option<StoreTime>,
     },
     /// Nothing happened, by any attempt: the key is free for a corrected one.
     Freed,

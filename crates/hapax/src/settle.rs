@@ -178,7 +178,8 @@ impl Attempting {
         match (written, settling.classified) {
             (Written::Done(settled), Classified::Outcome(_)) => {
                 let ending = settled.ending.filter(|ending| ending.kind == EndingKind::Outcome);
-                let expires = ending.map_or(settled.created, |ending| ending.until.outcome);
+                let kept = ending.filter(|ending| ending.kept);
+                let expires = kept.map(|ending| ending.until.outcome);
                 let problem = || self.unknown_problem(false);
                 settling.answer(FirstOutcome::Stored { expires }, problem);
             }

@@ -172,7 +172,9 @@ fn list_text(reading: &Reading, rows: &[(&Listed, Option<u16>)]) -> String {
             record.attempt.to_string(),
             status,
             age(reading.now.since(record.created)),
-            outcome(record).map_or("-".to_owned(), |ending| moment(ending.until.outcome)),
+            outcome(record)
+                .filter(|ending| ending.kept)
+                .map_or("-".to_owned(), |ending| moment(ending.until.outcome)),
         );
     }
     text

@@ -138,7 +138,9 @@ fn show_text(reading: &Reading, shown: &Shown<'_>) -> String {
     }
     let size = listed.body_bytes.map(|bytes| format!("{bytes} bytes"));
     if let Some(outcome) = outcome(record) {
-        line("replayed until", moment(outcome.until.outcome));
+        if outcome.kept {
+            line("replayed until", moment(outcome.until.outcome));
+        }
         line("response", size.unwrap_or_else(|| "not kept".to_owned()));
     } else if listed.state == State::Uncertain {
         let none = || "none: no whole answer arrived".to_owned();

@@ -195,7 +195,7 @@ fn describe(status: &OperationStatus) -> Response<AnswerBody> {
             status: outcome.status,
             replayable: outcome.kept,
             at: moment(outcome.at),
-            replayed_until: moment(outcome.replayed_until),
+            replayed_until: outcome.kept.then(|| moment(outcome.replayed_until)).flatten(),
         }),
     });
     if goes_on {

@@ -147,7 +147,7 @@ mod tests {
             assert!(refused(revealing).await);
         }
         for other in [
-            Answer::First { live: (), outcome: FirstOutcome::Stored { expires } },
+            Answer::First { live: (), outcome: FirstOutcome::Stored { expires: Some(expires) } },
             problem(ProblemKind::InFlight),
             problem(ProblemKind::KeyReused),
             problem(ProblemKind::OutcomeUnknown),

@@ -28,7 +28,8 @@ pub fn respond<B: From<Bytes>>(answer: Answer<Response<B>>) -> Response<B> {
             let status = live.status().as_u16();
             let headers = live.headers_mut();
             match outcome {
-                FirstOutcome::Stored { expires } => set_expires(headers, expires),
+                FirstOutcome::Stored { expires: Some(expires) } => set_expires(headers, expires),
+                FirstOutcome::Stored { expires: None } => {}
                 // What the status says by itself is not said again.
                 FirstOutcome::Freed if says_not_applied(status) => {}
                 FirstOutcome::Freed => {
