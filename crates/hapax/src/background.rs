@@ -37,7 +37,7 @@ pub struct BackgroundOptions {
     pub sweep_rows: usize,
     /// How often uncertain records that are due are looked for. Default 1 s.
     pub reconcile: Duration,
-    /// How many services are asked at the same time, over all operations. Default 8.
+    /// How many questions are asked at the same time, of each operation. Default 8.
     pub probes_at_once: usize,
     /// The pause after the first look into a record that came to nothing, and the longest one: it
     /// doubles, with jitter. Default 2 s and 5 min.

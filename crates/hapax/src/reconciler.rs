@@ -1,7 +1,11 @@
 //! The background work on uncertain records: it notices abandoned executions, asks for what is
 //! due, and measures what is unknown.
 
-use std::{collections::HashSet, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use hapax_core::{Evidence, OperationName, Owner, Statement, next_probe};
 use hapax_store::{Doubts, Due, PutOff, StoreError, TakeDue};
@@ -37,10 +41,10 @@ const AGES: [(&str, Duration); 4] = [
 
 /// Runs until it is dropped. What it has begun by then is tracked, and ends in its own time.
 pub(crate) async fn reconcile(engine: Hapax, options: BackgroundOptions) {
-    let free = Arc::new(Semaphore::new(options.probes_at_once.max(1)));
+    let mut permits = Permits { each: options.probes_at_once.max(1), of: HashMap::new() };
     let mut measures = Measures::default();
     loop {
-        let more = match round(&engine, &options, &free).await {
+        let more = match round(&engine, &options, &mut permits).await {
             Ok(more) => more,
             Err(error) => {
                 debug!(%error, "nothing is reconciled while the store fails");
@@ -56,33 +60,60 @@ pub(crate) async fn reconcile(engine: Hapax, options: BackgroundOptions) {
     }
 }
 
+/// How many questions may be asked at the same time. Each operation has its own: where one service
+/// answers nothing, the others are asked all the same.
+struct Permits {
+    each: usize,
+    of: HashMap<OperationName, Arc<Semaphore>>,
+}
+
+impl Permits {
+    fn of(&mut self, operation: &OperationName) -> Arc<Semaphore> {
+        let each = self.each;
+        let permits = self.of.entry(operation.clone());
+        Arc::clone(permits.or_insert_with(|| Arc::new(Semaphore::new(each))))
+    }
+}
+
 /// One round; tells whether there is more to do at once.
 async fn round(
     engine: &Hapax,
     options: &BackgroundOptions,
-    free: &Arc<Semaphore>,
+    permits: &mut Permits,
 ) -> Result<bool, StoreError> {
-    let store = &engine.inner.store;
-    let doubted = store.doubt_abandoned(LOOK_ROWS).await?;
+    let doubted = engine.inner.store.doubt_abandoned(LOOK_ROWS).await?;
     if doubted.records > 0 {
         warn!(records = doubted.records, "executions were abandoned; their outcome is unknown");
     }
     let asked = engine.inner.asked.read().clone();
-    let limit = free.available_permits();
-    if asked.is_empty() || limit == 0 {
-        return Ok(doubted.more);
+    let lease = hold(engine, &asked);
+    // An operation that has several services is there once for each.
+    let operations = asked.iter().map(|asked| asked.operation.name()).collect::<HashSet<_>>();
+    let mut more = doubted.more;
+    for operation in operations {
+        more |= look_for(engine, options, operation, lease, permits.of(operation)).await?;
     }
-    let take = TakeDue {
-        holder: token(engine)?,
-        lease: hold(engine, &asked),
-        operations: asked.iter().map(|asked| asked.operation.name().clone()).collect(),
-        limit,
-    };
-    let holder = take.holder;
-    let due = store.take_due(take).await?;
-    let more = doubted.more || due.len() == limit;
+    Ok(more)
+}
+
+/// Begins to look into what is due of an operation; tells whether there is more of it.
+async fn look_for(
+    engine: &Hapax,
+    options: &BackgroundOptions,
+    operation: &OperationName,
+    lease: Duration,
+    free: Arc<Semaphore>,
+) -> Result<bool, StoreError> {
+    let limit = free.available_permits();
+    if limit == 0 {
+        return Ok(false);
+    }
+    let holder = token(engine)?;
+    let take = TakeDue { holder, lease, operations: vec![operation.clone()], limit };
+    let due = engine.inner.store.take_due(take).await?;
+    let more = due.len() == limit;
     for due in due {
-        let Ok(permit) = Arc::clone(free).acquire_owned().await else { continue };
+        let Ok(permit) = Arc::clone(&free).acquire_owned().await else { continue };
         let (engine, options) = (engine.clone(), *options);
         let abandon = engine.inner.abandon.clone();
         engine.inner.tracker.clone().spawn(async move {

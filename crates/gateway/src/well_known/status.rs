@@ -103,10 +103,13 @@ async fn status(shared: &Shared, head: &Parts, rest: &str) -> Result<OperationSt
     let scope = shared.scopes.scope_after_refresh(head).await?;
     let named = of(head.uri.query()).and_then(|handle| shared.hapax.open_handle(&handle, &scope));
     let id = named.or_else(|| by_key(shared, head, &scope, effect_id)).ok_or_else(unknown)?;
-    let found = shared.hapax.status(id).await.map_err(|_| {
-        Problem::new(ProblemKind::StoreUnavailable, "The store of operations is not available.")
-            .retry_after(Duration::from_secs(1))
-    })?;
+    let found = match shared.status_of_run(&id) {
+        Some(ran) => Some(ran),
+        None => shared.hapax.status(id).await.map_err(|_| {
+            Problem::new(ProblemKind::StoreUnavailable, "The store of operations is not available.")
+                .retry_after(Duration::from_secs(1))
+        })?,
+    };
     let status = found.filter(|status| status.effect_id == effect_id).ok_or_else(unknown)?;
     may_see(shared, head, &scope, &status).await?;
     Ok(status)

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use hapax_core::{Judgement, OwnState, Owner, Ownership, Statement, Unprotected};
+use hapax_core::{
+    Judgement, OwnState, Owner, Ownership, RunEnd, Settlement, Statement, Unprotected,
+};
 
 use super::{Broken, Bug};
 use crate::memory::data::Row;
@@ -135,9 +137,21 @@ impl Reconcile for Broken {
                     Some(Bug::BroughtInTwice) => {
                         unprotected.statement.reason.push_str(&now.to_string());
                     }
+                    Some(Bug::RunsAreOver) => {
+                        let settlement = Settlement::Unknown { observed: None };
+                        let over = || RunEnd { settlement, seen: "nothing".to_owned() };
+                        unprotected.end.get_or_insert_with(over);
+                    }
                     _ => {}
                 }
-                data.bring_in(&unprotected, now)
+                let clean = data.row(&id).map(|row| row.record.clean);
+                let brought_in = data.bring_in(&unprotected, now);
+                if self.has(Bug::BesideStaysClean)
+                    && let (Some(row), Some(clean)) = (data.row_mut(&id), clean)
+                {
+                    row.record.clean = clean;
+                }
+                brought_in
             })
         })
     }
