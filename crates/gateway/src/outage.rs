@@ -342,6 +342,15 @@ pub enum OutageError {
          the version that wrote it once, or move it away if it is not one of hapax's"
     )]
     Unreadable(#[from] Unreadable),
+    /// A run of a form that this version does not know.
+    #[error(
+        "a file beside the database says what ran unprotected, and this version does not read run \
+         {run} of it; start the version that wrote it once"
+    )]
+    UnknownRun {
+        /// The run's own token.
+        run: String,
+    },
     /// The store.
     #[error("what ran unprotected could not be brought into the store")]
     Store(#[from] hapax_store::StoreError),
@@ -419,12 +428,16 @@ mod tests {
 
     #[tokio::test]
     async fn a_retry_of_a_refusal_is_marked_as_it_was() {
-        for (status, word) in [(402, "unknown"), (409, "unknown"), (201, "applied")] {
+        use hapax_core::State::{Succeeded, Uncertain};
+        for (status, word, state) in
+            [(402, "unknown", Uncertain), (409, "unknown", Uncertain), (201, "applied", Succeeded)]
+        {
             let (_dir, outage, passing) = outage().await;
             assert_eq!(outcome(&pass(&outage, &passing, status, 0).await), word);
             let again = outage.known(&passing).unwrap();
             assert_eq!(outcome(&again), word, "{status}");
             assert_eq!(again.unwrap().headers()["idempotent-replayed"], "true");
+            assert_eq!(outage.status(&passing.id).unwrap().state, state);
         }
     }
 

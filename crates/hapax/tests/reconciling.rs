@@ -16,12 +16,13 @@ use bytes::Bytes;
 use common::{LOST, PAY, id, intent, policy, replied, told};
 use hapax::{
     Answer, AppliedOutcome, BackgroundOptions, Executed, Finding, Hapax, Operation, Options,
-    Prober, Probing, Question, Secrets, Verdict,
+    Prober, Probing, Question, Recalled, Secrets, Verdict,
 };
 use hapax_core::{
-    EffectSecret, OnUnknown, OperationPolicy, OutcomeClass, ProblemKind, State, StoredResponse,
+    Admission, EffectSecret, NewClaim, OnUnknown, OperationPolicy, OutcomeClass, Owner,
+    ProblemKind, Settlement, State, StoredResponse,
 };
-use hapax_store::{Inspect, Lookup, ManualClock, MemoryStore, StoreError};
+use hapax_store::{Claimed, Claims, Inspect, Lookup, ManualClock, MemoryStore, Owned, StoreError};
 use parking_lot::Mutex;
 
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -307,4 +308,71 @@ async fn a_failing_store_stops_nothing_for_good() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     assert_eq!((world.state().await, world.effects()), (State::Succeeded, 1));
+}
+
+#[tokio::test]
+async fn a_service_that_hangs_does_not_keep_the_others_from_being_asked() {
+    let hangs = Service::that_says(applied());
+    *hangs.slow.lock() = Duration::from_secs(3600);
+    let world = world(probed(), &hangs).await;
+    world.lose().await;
+    let name = hapax_core::OperationName::new("ship").unwrap();
+    let operation = world.hapax.register(OperationPolicy { name, ..probed() }).await.unwrap();
+    let answers = Service::that_says(applied());
+    world.hapax.probe_with(&operation, Arc::clone(&answers) as Arc<dyn Prober>);
+    let other = World { operation, ..world };
+    other.lose().await;
+    other.hapax.start_background(BackgroundOptions {
+        reconcile: Duration::from_millis(5),
+        probes_at_once: 1,
+        ..BackgroundOptions::default()
+    });
+    // Less than the first question may take.
+    let soon = Duration::from_secs(3);
+    tokio::time::timeout(soon, other.until(State::Succeeded)).await.expect("it is asked");
+    assert_eq!(hangs.asked(), 1);
+}
+
+#[tokio::test]
+async fn what_nobody_executes_is_not_recalled_as_in_flight() {
+    for (on_unknown, status) in [(OnUnknown::Hold, 409), (OnUnknown::Resend, 503)] {
+        let collapse_for = Some(Duration::from_secs(86_400));
+        let service = Service::that_says(Verdict::Unknown);
+        let policy = OperationPolicy { on_unknown, collapse_for, ..policy() };
+        let World { hapax, store, clock, operation, .. } = world(policy, &service).await;
+        let (id, intent) = (id(&operation), intent(operation.name(), PAY));
+        let fingerprint = operation.fingerprint(&intent).unwrap();
+        let recall = async || hapax.recall::<()>(&operation, id, fingerprint).await;
+        let Recalled::Free { next } = recall().await else { panic!("nobody had it") };
+        assert_eq!(next.to_wire(), 1);
+        let claim = NewClaim {
+            id,
+            owner: Owner::from_bytes([1; 16]),
+            fingerprint,
+            policy: operation.digest(),
+            lease: Duration::from_secs(30),
+            admission: Admission::WithClaim,
+            secret_version: 1,
+        };
+        let Ok(Claimed::Ours(record)) = store.claim(claim).await else { panic!("it is free") };
+        let known = |recalled| match recalled {
+            Recalled::Known(Answer::Problem(problem)) => (problem.kind, problem.status),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(known(recall().await), (ProblemKind::InFlight, 409));
+        clock.advance(Duration::from_secs(31));
+        assert_eq!(
+            known(recall().await),
+            (ProblemKind::OutcomeUnknown, status),
+            "its lease is over"
+        );
+        let unknown = Settlement::Unknown { observed: None };
+        store.settle(record.ownership(), unknown).await.unwrap();
+        assert_eq!(known(recall().await), (ProblemKind::OutcomeUnknown, status));
+        let (every_attempt, retention) = (true, operation.policy().retention);
+        let freed = Settlement::NotApplied { every_attempt, retention };
+        store.settle(record.ownership(), freed).await.unwrap();
+        let Recalled::Free { next } = recall().await else { panic!("it is free again") };
+        assert_eq!(next.to_wire(), 2);
+    }
 }

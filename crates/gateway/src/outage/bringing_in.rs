@@ -142,7 +142,13 @@ impl Outage {
             let is_free = ends.get(&*begun.run).is_some_and(|end| frees(end));
             let is_in_store = self.others.lock().is_in_store(&begun.run);
             if !is_free && !is_in_store {
-                self.bring_in_one(begun, End::Open).await?;
+                match self.bring_in_one(begun, End::Open).await {
+                    Err(error @ OutageError::UnknownRun { .. }) => {
+                        warn!(%error, "what another process noted is not known here");
+                        continue;
+                    }
+                    brought_in => brought_in?,
+                };
                 self.others.lock().note_in_store(begun.run.clone(), record_id(begun));
             }
         }
@@ -166,8 +172,7 @@ impl Outage {
         let happened =
             !matches!(&end, Some(end) if matches!(end.settlement, Settlement::NotApplied { .. }));
         let Some(ran) = unprotected(begun, policy, end) else {
-            let what = format!("run {} cannot be read", begun.run);
-            return Err(io::Error::new(io::ErrorKind::InvalidData, what).into());
+            return Err(OutageError::UnknownRun { run: begun.run.clone() });
         };
         let result = match self.hapax.store().bring_in(ran).await? {
             BroughtIn::Recorded => "recorded",
