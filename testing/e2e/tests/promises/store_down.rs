@@ -193,7 +193,7 @@ fn what_a_process_ran_before_it_died_is_not_executed_by_the_others() {
 }
 
 #[test]
-fn what_is_under_way_when_the_store_is_back_is_in_flight_for_every_process() {
+fn what_is_under_way_when_the_store_is_back_is_not_executed_by_the_others() {
     let stage = stage("");
     let other = stage.gateway.twin();
     let lock = lock(&stage);
@@ -202,14 +202,17 @@ fn what_is_under_way_when_the_store_is_back_is_in_flight_for_every_process() {
     stage.upstream.arrived(1);
     drop(lock);
     let is_open = |kind: String| kind == "in-flight" || kind == "outcome-unknown";
-    until("both know it", SOON, || {
+    until("the store knows it", SOON, || {
         let answer = other.send(&payment);
         assert!(answer.problem().is_some_and(is_open), "{answer:?}");
         let shown = stage.records(&["list"]).stdout;
-        shown.contains("executing").then_some(())
+        shown.contains("payments.create").then_some(())
     });
     stage.upstream.open("answer");
-    first.answer();
+    let first = first.answer();
+    assert_passed(&first, 201, "applied");
+    let replay = ask_gateway_until_recorded(&other, &payment);
+    assert_eq!((replay.status, &replay.body), (201, &first.body), "{replay:?}");
     stage.upstream.assert_arrivals(1);
 }
 
