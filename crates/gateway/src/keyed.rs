@@ -220,7 +220,7 @@ async fn run(
         Some(without_record) => match without_record.begin().await {
             Goes::Claims(claiming) => Some(claiming),
             Goes::Passed(passed) => {
-                return present_passed(shared, route, id, &scope, may_see, passed).await;
+                return present_passed(shared, route, id, &scope, may_see, *passed).await;
             }
         },
     };

@@ -156,9 +156,9 @@ impl Outage {
     }
 
     /// Notes that a request is about to be claimed, unless something is known of its key.
-    pub(crate) fn claim(self: &Arc<Self>, passing: &Passing) -> Result<Arc<Claiming>, Known> {
+    pub(crate) fn claim(self: &Arc<Self>, passing: &Passing) -> Result<Arc<Claiming>, Box<Known>> {
         let elsewhere = self.others.lock().known(&passing.id);
-        elsewhere.map_or_else(|| Claiming::begin(self, passing), |known| Err(Err(known)))
+        elsewhere.map_or_else(|| Claiming::begin(self, passing), |known| Err(Box::new(Err(known))))
     }
 
     /// What the store knows of a request's key, if it can be read: that goes before passing.

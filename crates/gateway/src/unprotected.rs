@@ -28,7 +28,7 @@ pub(crate) struct WithoutRecord {
 /// How it goes on.
 pub(crate) enum Goes {
     /// It has its answer.
-    Passed(Passed),
+    Passed(Box<Passed>),
     /// The usual way. Whatever executes for it holds this.
     Claims(Arc<Claiming>),
 }
@@ -48,14 +48,14 @@ impl WithoutRecord {
     /// store is known to fail. Else it takes the usual way.
     pub(crate) async fn begin(&self) -> Goes {
         if let Some(known) = self.outage.known(&self.passing) {
-            return Goes::Passed(from_memory(known));
+            return Goes::Passed(Box::new(from_memory(known)));
         }
         if self.route.passes() && self.outage.is_on() {
-            return Goes::Passed(self.pass().await);
+            return Goes::Passed(Box::new(self.pass().await));
         }
         match self.outage.claim(&self.passing) {
             Ok(claiming) => Goes::Claims(claiming),
-            Err(known) => Goes::Passed(from_memory(known)),
+            Err(known) => Goes::Passed(Box::new(from_memory(*known))),
         }
     }
 

@@ -4,10 +4,11 @@
 use std::{
     collections::{HashMap, HashSet},
     path::{Path, PathBuf},
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, SystemTime},
 };
 
 use hapax_core::{Classified, Problem, RecordId};
+use tokio::time::Instant;
 use tracing::warn;
 
 use super::{

@@ -225,10 +225,10 @@ pub(crate) struct Claiming {
 
 impl Claiming {
     /// Begins it, unless something is known of the key.
-    pub(super) fn begin(outage: &Arc<Outage>, passing: &Passing) -> Result<Arc<Self>, Known> {
+    pub(super) fn begin(outage: &Arc<Outage>, passing: &Passing) -> Result<Arc<Self>, Box<Known>> {
         let mut passed = outage.passed.lock();
         if let Some(known) = passed.known(passing) {
-            return Err(known);
+            return Err(Box::new(known));
         }
         *passed.claiming.entry(passing.id).or_default() += 1;
         drop(passed);
