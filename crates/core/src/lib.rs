@@ -69,7 +69,7 @@ pub use scope::{Scope, ScopeError};
 pub use state::{Event, IllegalTransition, State};
 pub use step::{BeginStep, Progress, Step, StepData, StepEnd, StepName, StepNameError};
 pub use time::StoreTime;
-pub use unprotected::Unprotected;
+pub use unprotected::{Concluded, RunEnd, Unprotected};
 pub use verdict::{
     AppliedOutcome, Evidence, Judgement, Ruling, Statement, Verdict, class_of_status, next_probe,
 };

@@ -34,7 +34,7 @@ use crate::{
     preference::Preference,
     server::Inbound,
     shared::{Route, Shared},
-    unprotected::{Passed, WithoutRecord},
+    unprotected::{Goes, Passed, WithoutRecord},
     upstream::{OutBody, Reuse, SendError, Upstream},
     well_known::{accepted, link},
 };
@@ -215,21 +215,33 @@ async fn run(
     let buffered = Arc::new(buffered);
     let without_record = shared.outage_of(route).map(|outage| WithoutRecord {
         outage: Arc::clone(outage),
-        passing: Passing { operation: Arc::clone(&operation), id, fingerprint },
+        passing: Passing {
+            operation: Arc::clone(&operation),
+            id,
+            fingerprint,
+            intent: intent.clone(),
+        },
         route: route.clone(),
         upstream: upstream.clone(),
         head: Arc::clone(&head),
         buffered: Arc::clone(&buffered),
     });
     let may_see = MaySee { route, question };
-    if let Some(without_record) = &without_record
-        && let Some(passed) = without_record.at_once().await
-    {
-        return present_passed(shared, route, id, &scope, may_see, passed).await;
-    }
+    let claiming = match &without_record {
+        None => None,
+        Some(without_record) => match without_record.begin().await {
+            Goes::Claims(claiming) => Some(claiming),
+            Goes::Passed(passed) => {
+                return present_passed(shared, route, id, &scope, may_see, *passed).await;
+            }
+        },
+    };
     let (upstream, forwarded) = (upstream.clone(), route.clone());
     let (begins, begun) = oneshot::channel();
+    // Dropped when it has executed, or when it is certain that it will not.
+    let held = claiming.clone();
     let execute = move |attempt: Attempt| async move {
+        let _held = held;
         // Nobody listens where the caller waits for the answer anyway.
         let _ = begins.send(());
         // The engine has dropped the intent by now, so the head is not copied.
@@ -247,8 +259,12 @@ async fn run(
         () = preference.answers_early(begun) => None,
     };
     if let (Some(Answer::Problem(problem)), Some(without_record)) = (&answer, &without_record)
+        && route.passes()
         && problem.kind == ProblemKind::StoreUnavailable
     {
+        if let Some(claiming) = claiming {
+            claiming.give_up();
+        }
         let passed = without_record.pass().await;
         return present_passed(shared, route, id, &scope, may_see, passed).await;
     }
@@ -341,8 +357,7 @@ fn present(
 #[derive(Clone, Copy)]
 pub(crate) struct Carried {
     pub(crate) effect_id: EffectId,
-    /// None where nobody counts attempts.
-    pub(crate) attempt: Option<hapax_core::Attempt>,
+    pub(crate) attempt: hapax_core::Attempt,
     pub(crate) deadline: Option<StoreTime>,
 }
 
@@ -350,7 +365,7 @@ impl Carried {
     fn of(attempt: &Attempt) -> Self {
         Self {
             effect_id: attempt.effect_id(),
-            attempt: Some(attempt.number()),
+            attempt: attempt.number(),
             deadline: attempt.deadline(),
         }
     }
@@ -375,9 +390,7 @@ pub(crate) fn outgoing(
     if let Ok(effect_id) = HeaderValue::try_from(format!("\"{effect_id}\"")) {
         headers.insert(IDEMPOTENCY_KEY, effect_id);
     }
-    if let Some(attempt) = attempt {
-        headers.insert(HAPAX_ATTEMPT, HeaderValue::from(attempt.to_wire()));
-    }
+    headers.insert(HAPAX_ATTEMPT, HeaderValue::from(attempt.to_wire()));
     if let Some(deadline) = deadline.and_then(moment) {
         headers.insert(HAPAX_DEADLINE, deadline);
     }

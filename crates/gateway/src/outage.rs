@@ -2,7 +2,6 @@
 //! (`store_down = "pass"`).
 
 use std::{
-    collections::HashMap,
     io,
     path::PathBuf,
     sync::{Arc, Weak},
@@ -10,32 +9,35 @@ use std::{
 };
 
 use hapax::{
-    Answer, Ended as Execution, Executed, Hapax, Operation, Reply, http::headers::HAPAX_OUTCOME,
+    Ended as Execution, Executed, Hapax, Operation, OperationStatus, Recalled, Reply,
+    http::RequestIntent,
 };
-use hapax_core::{
-    AnswerFacts, Classified, EffectId, Fingerprint, Problem, ProblemKind, RecordId, Said,
-    StoreTime, StoredResponse, Told, classify,
-};
+use hapax_core::{Attempt, EffectId, Fingerprint, RecordId, StoreTime};
 use hapax_store::{Clock, StandingState, SystemClock};
-use http::{HeaderName, HeaderValue, Response};
-use metrics::{counter, gauge};
+use http::Response;
+use metrics::counter;
 use parking_lot::Mutex;
 use tokio::time::sleep;
-use tracing::warn;
+use tracing::{error, warn};
 
 use crate::{
     answer_body::AnswerBody,
-    metric_definitions::{UNPROTECTED, UNPROTECTED_PENDING},
-    spool::{Begun, Ended, Line, Spool, VERSION},
+    metric_definitions::UNPROTECTED,
+    spool::{Begun, Line, Spool, Unreadable, VERSION},
 };
 
 mod bringing_in;
 mod hexadecimal;
+mod others;
+mod passed;
+mod words;
+
+pub(crate) use passed::Claiming;
 
 use hexadecimal::hexadecimal;
-
-/// Marks an answer to a request that ran without a record.
-const HAPAX_UNPROTECTED: HeaderName = HeaderName::from_static("hapax-unprotected");
+use others::Others;
+use passed::{Known, Passed, Run, RunEnded};
+use words::{ended, in_flight, judge, mark, not_noted, without_answer, word};
 
 /// How often it is looked whether the store is back.
 const LOOK: Duration = Duration::from_secs(1);
@@ -43,40 +45,16 @@ const LOOK: Duration = Duration::from_secs(1);
 /// How long a request waits for what the store knows of its key, while that takes no writes.
 const READING: Duration = Duration::from_millis(500);
 
-/// The largest answer that is kept in memory until it can be stored, and all of them together.
-const KEPT: (usize, usize) = (64 << 10, 32 << 20);
-
 /// What ran without a record, until it has one.
 pub(crate) struct Outage {
     hapax: Hapax,
     database: PathBuf,
-    /// This process's own; none where no operation passes.
+    /// This process's own; none where no operation has ever passed.
     spool: Mutex<Option<Arc<Spool>>>,
     /// The registered operations, by name and digest, for what they were admitted under.
     operations: Mutex<Vec<Arc<Operation>>>,
     passed: Mutex<Passed>,
-}
-
-#[derive(Default)]
-struct Passed {
-    /// The latest run of each record.
-    by_record: HashMap<RecordId, Run>,
-    /// All runs in the order of their beginning, with what is known of their ends.
-    runs: Vec<(Begun, Option<Ended>)>,
-    /// The bytes of the answers that are kept.
-    kept: usize,
-}
-
-/// What this process knows of a record that ran without being one.
-struct Run {
-    run: String,
-    fingerprint: Fingerprint,
-    ended: Option<RunEnded>,
-}
-
-struct RunEnded {
-    classified: Classified,
-    response: Option<StoredResponse>,
+    others: Mutex<Others>,
 }
 
 /// What a request is that may pass.
@@ -85,43 +63,64 @@ pub(crate) struct Passing {
     pub(crate) operation: Arc<Operation>,
     pub(crate) id: RecordId,
     pub(crate) fingerprint: Fingerprint,
+    /// For records that were made by other rules.
+    pub(crate) intent: RequestIntent,
+}
+
+/// What a run carries downstream.
+#[derive(Clone, Copy)]
+pub(crate) struct Identity {
+    pub(crate) effect_id: EffectId,
+    /// No higher than the number that its record gets.
+    pub(crate) attempt: Attempt,
+    pub(crate) now: StoreTime,
 }
 
 impl Outage {
-    /// Brings in what other processes left behind.
+    /// Brings in what other processes noted, those that are gone and those that are not, and looks
+    /// for it from now on.
     ///
     /// # Errors
-    /// When a spool cannot be read or brought in.
+    /// When what a process that is gone left behind cannot be read or brought in.
     pub(crate) async fn begin(
         hapax: Hapax,
         database: PathBuf,
         operations: Vec<Arc<Operation>>,
     ) -> Result<Arc<Self>, OutageError> {
-        let (spool, passed) = Default::default();
-        let operations = Mutex::new(operations);
-        let outage = Arc::new(Self { hapax, database, spool, operations, passed });
-        outage.bring_in_left_behind().await?;
+        let outage = Arc::new(Self::new(hapax, database, operations));
+        outage.bring_in_others().await?;
+        outage.others.lock().catch_up(None, true);
+        tokio::spawn(look(Arc::downgrade(&outage)));
         Ok(outage)
     }
 
-    /// Takes over the operations of a configuration, and begins to look for outages where one of
-    /// them `passes`.
+    fn new(hapax: Hapax, database: PathBuf, operations: Vec<Arc<Operation>>) -> Self {
+        let others = Mutex::new(Others::new(database.clone()));
+        let (spool, passed) = Default::default();
+        Self { hapax, database, spool, operations: Mutex::new(operations), passed, others }
+    }
+
+    /// Takes over the operations of a configuration, and has a file to note in where one of them
+    /// `passes`.
     ///
     /// # Errors
-    /// When a spool cannot be made.
+    /// When that cannot be made.
     pub(crate) fn is_for(
-        self: &Arc<Self>,
+        &self,
         operations: Vec<Arc<Operation>>,
         passes: bool,
     ) -> Result<(), OutageError> {
         let mut spool = self.spool.lock();
         if passes && spool.is_none() {
-            let name = hexadecimal(&token().map_err(io::Error::other)?);
-            *spool = Some(Arc::new(Spool::create(&self.database, &name)?));
-            tokio::spawn(look(Arc::downgrade(self)));
+            *spool = Some(self.new_spool()?);
         }
         *self.operations.lock() = operations;
         Ok(())
+    }
+
+    fn new_spool(&self) -> io::Result<Arc<Spool>> {
+        let name = hexadecimal(&token().map_err(io::Error::other)?);
+        Spool::create(&self.database, &name).map(Arc::new)
     }
 
     /// Whether the store is known to fail, so that nobody waits to be told so again.
@@ -129,63 +128,66 @@ impl Outage {
         matches!(self.hapax.store().standing(), StandingState::Failing { .. })
     }
 
+    /// Whether anything ran, here or elsewhere, that the store may not know of. Looks at most ten
+    /// times a second.
+    pub(crate) fn knows_something(&self) -> bool {
+        self.catch_up(false);
+        let own = !self.passed.lock().runs().is_empty();
+        own || self.others.lock().are_there()
+    }
+
+    fn catch_up(&self, must: bool) {
+        let own = self.spool.lock().clone();
+        self.others.lock().catch_up(own.as_deref().map(Spool::path), must);
+    }
+
     /// What a request gets whose record ran and was not brought in yet; `None`: nothing is known
     /// of it here.
-    pub(crate) fn known(&self, passing: &Passing) -> Option<Result<StoredResponse, Problem>> {
-        let passed = self.passed.lock();
-        let run = passed.by_record.get(&passing.id)?;
-        if run.fingerprint != passing.fingerprint {
-            let detail = "This key was first used for another request. Send the same request \
-                          again, or use a new key for a new intent.";
-            return Some(Err(Problem::new(ProblemKind::KeyReused, detail)));
+    pub(crate) fn known(&self, passing: &Passing) -> Option<Known> {
+        if let Some(known) = self.passed.lock().known(passing) {
+            return Some(known);
         }
-        let Some(ended) = &run.ended else {
-            let detail = "A request with this key is being executed. Ask again with the same key.";
-            let problem = Problem::new(ProblemKind::InFlight, detail);
-            return Some(Err(problem.retry_after(Duration::from_secs(1))));
-        };
-        match (ended.classified, &ended.response) {
-            // Nothing happened: it may run again.
-            (Classified::NotApplied, _) => None,
-            (Classified::Outcome(_), Some(response)) => Some(Ok(response.clone())),
-            _ => {
-                let detail = "The operation ran while the store of operations was not available, \
-                              and is not executed again. Ask again with the same key.";
-                let problem = Problem::new(ProblemKind::OutcomeUnknown, detail);
-                Some(Err(problem.retry_after(Duration::from_secs(5))))
-            }
-        }
+        self.others.lock().known(&passing.id).map(Err)
+    }
+
+    /// What became of a record that ran here and was not brought in yet.
+    pub(crate) fn status(&self, id: &RecordId) -> Option<OperationStatus> {
+        self.passed.lock().status(id)
+    }
+
+    /// Notes that a request is about to be claimed, unless something is known of its key.
+    pub(crate) fn claim(self: &Arc<Self>, passing: &Passing) -> Result<Arc<Claiming>, Box<Known>> {
+        let elsewhere = self.others.lock().known(&passing.id);
+        elsewhere.map_or_else(|| Claiming::begin(self, passing), |known| Err(Box::new(Err(known))))
     }
 
     /// What the store knows of a request's key, if it can be read: that goes before passing.
-    pub(crate) async fn recall<T>(&self, passing: &Passing) -> Option<Answer<T>> {
-        let Passing { operation, id, fingerprint } = passing;
+    pub(crate) async fn recall<T>(&self, passing: &Passing) -> Recalled<T> {
+        let Passing { operation, id, fingerprint, .. } = passing;
         let reading = self.hapax.recall(operation, *id, *fingerprint);
-        tokio::time::timeout(READING, reading).await.ok().flatten()
+        tokio::time::timeout(READING, reading).await.unwrap_or(Recalled::Unread)
     }
 
     /// Sends a request without a record, once it is noted on disk. It goes on when its caller goes.
     pub(crate) async fn pass<F, Fut>(
         self: &Arc<Self>,
         passing: Passing,
+        attempt: Attempt,
         forward: F,
-    ) -> Result<Response<AnswerBody>, Problem>
+    ) -> Known
     where
-        F: FnOnce(EffectId, StoreTime) -> Fut + Send + 'static,
+        F: FnOnce(Identity) -> Fut + Send + 'static,
         Fut: Future<Output = Executed<Response<AnswerBody>>> + Send + 'static,
     {
         let outage = Arc::clone(self);
-        let running = self.hapax.go_on(async move { outage.run(passing, forward).await })?;
+        let running =
+            self.hapax.go_on(async move { outage.run(passing, attempt, forward).await })?;
         running.await.unwrap_or_else(|_| Err(not_noted()))
     }
 
-    async fn run<F, Fut>(
-        &self,
-        passing: Passing,
-        forward: F,
-    ) -> Result<Response<AnswerBody>, Problem>
+    async fn run<F, Fut>(self: &Arc<Self>, passing: Passing, attempt: Attempt, forward: F) -> Known
     where
-        F: FnOnce(EffectId, StoreTime) -> Fut,
+        F: FnOnce(Identity) -> Fut,
         Fut: Future<Output = Executed<Response<AnswerBody>>>,
     {
         let policy = passing.operation.policy();
@@ -198,40 +200,32 @@ impl Outage {
         else {
             return Err(not_noted());
         };
-        let now = SystemClock.now();
-        let begun = Begun {
-            v: VERSION,
-            run: hexadecimal(&token),
-            record: passing.id.to_string(),
-            operation: policy.name.as_str().to_owned(),
-            policy: hexadecimal(&passing.operation.digest().0),
-            fingerprint: hexadecimal(&passing.fingerprint.to_bytes()),
-            secret_version,
-            effect_id: effect_id.to_string(),
-            at: now.as_micros(),
-        };
-        if let Some(known) = self.take(&passing, &begun) {
+        let identity = Identity { effect_id, attempt, now: SystemClock.now() };
+        let begun = begun(&passing, identity, secret_version, &token);
+        let run = begun.run.clone();
+        if let Some(known) = self.take(&passing, identity, &begun) {
             return known;
         }
-        if let Err(error) = self.append(Line::Begun(begun.clone())).await {
+        if let Err(error) = self.append(Line::Begun(begun)).await {
             warn!(%error, record = %passing.id, "a request could not be noted, and did not pass");
-            self.forget(&passing.id, &begun.run);
+            self.passed.lock().forget(Some(passing.id), &run);
             count("not_noted");
             return Err(not_noted());
         }
         warn!(record = %passing.id, %effect_id, "the store is down: a request passes unprotected");
-        let executed = tokio::time::timeout(policy.timeout, forward(effect_id, now)).await;
+        let executed = tokio::time::timeout(policy.timeout, forward(identity)).await;
         let executed = executed.unwrap_or(Executed { ended: Execution::Lost, live: None });
-        let ended = ended(&begun.run, &executed.ended);
-        // Nobody knows what earlier attempts came to; only what the service says speaks for them.
-        let as_first = judge(&passing.operation, &ended, true);
-        let word = word(judge(&passing.operation, &ended, false), &ended);
+        let ended = ended(&run, &executed.ended);
+        let word = word(policy.store_refusals, &ended);
         count(word);
         let response = match executed.ended {
             Execution::Answered(Reply { response, .. }) => response,
             Execution::NeverSent | Execution::Lost => None,
         };
-        self.note_end(&passing, ended.clone(), as_first, response);
+        let as_first = judge(policy.store_refusals, &ended, true);
+        let (status, at) = (ended.status, SystemClock.now());
+        let came_to = RunEnded { as_first, word, status, at, response };
+        self.passed.lock().end(&passing.id, ended.clone(), came_to);
         if let Err(error) = self.append(Line::Ended(ended)).await {
             warn!(%error, record = %passing.id, "the end of a request could not be noted");
         }
@@ -240,84 +234,78 @@ impl Outage {
         Ok(live)
     }
 
-    /// Makes this the run of its record, unless there is one.
-    fn take(
-        &self,
-        passing: &Passing,
-        begun: &Begun,
-    ) -> Option<Result<Response<AnswerBody>, Problem>> {
-        match self.known(passing) {
-            Some(Err(problem)) => return Some(Err(problem)),
-            Some(Ok(response)) => return Some(Ok(kept(response))),
-            None => {}
+    /// Makes this the run of its record, unless something is known of that: it ran, it executes, or
+    /// it will as soon as its claim is there.
+    fn take(&self, passing: &Passing, identity: Identity, begun: &Begun) -> Option<Known> {
+        self.catch_up(true);
+        let elsewhere = self.others.lock().ever_known(&passing.id);
+        if let Some(known) = elsewhere {
+            return Some(Err(known));
         }
+        // Asked and taken under one lock, which those who claim take too.
         let mut passed = self.passed.lock();
-        let (run, fingerprint) = (begun.run.clone(), passing.fingerprint);
-        // Asked and taken under one lock: another one may have come in between.
-        if let Some(there) = passed.by_record.get(&passing.id)
-            && there.ended.as_ref().is_none_or(|it| it.classified != Classified::NotApplied)
-        {
-            drop(passed);
-            let busy = Problem::new(ProblemKind::InFlight, "A request with this key is executed.");
-            return Some(Err(busy.retry_after(Duration::from_secs(1))));
+        if let Some(known) = passed.known(passing) {
+            return Some(known);
         }
-        passed.by_record.insert(passing.id, Run { run, fingerprint, ended: None });
-        passed.runs.push((begun.clone(), None));
-        gauge!(UNPROTECTED_PENDING).set(passed.runs.len() as f64);
+        if passed.is_claiming(&passing.id) || self.hapax.executes(&passing.id) {
+            return Some(Err(in_flight()));
+        }
+        let run = Run {
+            run: begun.run.clone(),
+            operation: Arc::clone(&passing.operation),
+            fingerprint: passing.fingerprint,
+            effect_id: identity.effect_id,
+            attempt: identity.attempt,
+            begun: identity.now,
+            ended: None,
+        };
+        passed.begin(passing.id, run, begun.clone());
         None
     }
 
-    /// It did not run.
-    fn forget(&self, id: &RecordId, run: &str) {
-        let mut passed = self.passed.lock();
-        passed.forget(id, run);
-        passed.runs.retain(|(begun, _)| begun.run != run);
-        gauge!(UNPROTECTED_PENDING).set(passed.runs.len() as f64);
-    }
-
-    fn note_end(
-        &self,
-        passing: &Passing,
-        ended: Ended,
-        classified: Classified,
-        response: Option<StoredResponse>,
-    ) {
-        let mut passed = self.passed.lock();
-        let size = response.as_ref().map_or(0, |response| response.body.len());
-        let fits = size <= KEPT.0 && passed.kept.saturating_add(size) <= KEPT.1;
-        let response = response.filter(|_| fits);
-        if response.is_some() {
-            passed.kept += size;
-        }
-        if let Some(run) = passed.by_record.get_mut(&passing.id).filter(|it| it.run == ended.run) {
-            run.ended = Some(RunEnded { classified, response });
-        }
-        if let Some((_, end)) = passed.runs.iter_mut().find(|(begun, _)| begun.run == ended.run) {
-            *end = Some(ended);
-        }
-    }
-
     /// Writes a line on a thread that may block.
-    async fn append(&self, line: Line) -> io::Result<()> {
-        let Some(spool) = self.spool.lock().clone() else {
+    async fn append(self: &Arc<Self>, line: Line) -> io::Result<()> {
+        let outage = Arc::clone(self);
+        let appending = tokio::task::spawn_blocking(move || outage.append_blocking(&line));
+        appending.await.map_err(io::Error::other)?
+    }
+
+    fn append_blocking(&self, line: &Line) -> io::Result<()> {
+        let mut own = self.spool.lock();
+        let Some(spool) = own.clone() else {
             return Err(io::Error::other("there is no spool"));
         };
-        tokio::task::spawn_blocking(move || spool.append(&line)).await.map_err(io::Error::other)?
-    }
-}
-
-impl Passed {
-    fn forget(&mut self, id: &RecordId, run: &str) {
-        if self.by_record.get(id).is_some_and(|there| there.run == run)
-            && let Some(Run { ended: Some(RunEnded { response: Some(response), .. }), .. }) =
-                self.by_record.remove(id)
-        {
-            self.kept = self.kept.saturating_sub(response.body.len());
+        if spool.is_in_place() {
+            drop(own);
+            return spool.append(line);
         }
+        let path = spool.path().display();
+        error!(%path, "the file of what ran unprotected was removed; all of it is noted anew");
+        let replacing = self.new_spool()?;
+        let lines = self.passed.lock().lines();
+        lines.iter().try_for_each(|line| replacing.append(line))?;
+        // What it noted is among them; noted twice it is brought in once.
+        replacing.append(line)?;
+        *own = Some(replacing);
+        Ok(())
     }
 }
 
-/// Looks whether the store is back, and brings in what ran meanwhile.
+fn begun(passing: &Passing, identity: Identity, secret_version: u32, token: &[u8]) -> Begun {
+    Begun {
+        v: VERSION,
+        run: hexadecimal(token),
+        record: passing.id.to_string(),
+        operation: passing.operation.name().as_str().to_owned(),
+        policy: hexadecimal(&passing.operation.digest().0),
+        fingerprint: hexadecimal(&passing.fingerprint.to_bytes()),
+        secret_version,
+        effect_id: identity.effect_id.to_string(),
+        at: identity.now.as_micros(),
+    }
+}
+
+/// Looks whether the store is back, and brings in what ran meanwhile, here or elsewhere.
 async fn look(outage: Weak<Outage>) {
     loop {
         sleep(LOOK).await;
@@ -326,139 +314,10 @@ async fn look(outage: Weak<Outage>) {
             return;
         }
         if let Err(error) = outage.bring_in().await {
-            warn!(%error, "what ran unprotected could not be brought in yet");
+            let error = crate::causes::with_causes(&error);
+            warn!(error, "what ran unprotected could not be brought in yet");
         }
     }
-}
-
-/// An answer that is kept in memory until it can be stored.
-pub(crate) fn kept(response: StoredResponse) -> Response<AnswerBody> {
-    let mut response = hapax::http::respond(Answer::Shared { response });
-    mark(&mut response, "applied");
-    response
-}
-
-fn mark(response: &mut Response<AnswerBody>, word: &'static str) {
-    let said = match word {
-        "applied" => "applied",
-        "not_applied" => "not-applied",
-        _ => "unknown",
-    };
-    let headers = response.headers_mut();
-    headers.insert(HAPAX_OUTCOME, HeaderValue::from_static(said));
-    headers.insert(HAPAX_UNPROTECTED, HeaderValue::from_static("store-down"));
-}
-
-/// What a run came to, as far as a spool keeps it.
-fn ended(run: &str, execution: &Execution) -> Ended {
-    let run = run.to_owned();
-    let nothing = |sent| Ended {
-        run: run.clone(),
-        sent,
-        status: None,
-        by_head: false,
-        said: None,
-        told: None,
-    };
-    match execution {
-        Execution::Answered(reply) => Ended {
-            run: run.clone(),
-            sent: true,
-            status: Some(reply.status),
-            by_head: reply.response.is_none(),
-            said: reply.said.map(|said| said_word(said).to_owned()),
-            told: reply.told.map(|told| told_word(told).to_owned()),
-        },
-        Execution::Lost => nothing(true),
-        Execution::NeverSent => nothing(false),
-    }
-}
-
-/// What a run's end amounts to. `clean`: nothing was known of its key before.
-fn judge(operation: &Operation, ended: &Ended, clean: bool) -> Classified {
-    judge_by(operation.policy().store_refusals, ended, clean)
-}
-
-fn judge_by(store_refusals: bool, ended: &Ended, clean: bool) -> Classified {
-    let Some(status) = ended.status else {
-        let not_applied = !ended.sent && clean;
-        return if not_applied {
-            Classified::NotApplied
-        } else {
-            Classified::Uncertain { show: false }
-        };
-    };
-    classify(AnswerFacts {
-        status,
-        complete: true,
-        by_head: ended.by_head,
-        said: ended.said.as_deref().and_then(|said| Said::parse(said.as_bytes())),
-        told: ended.told.as_deref().map(told_of),
-        clean,
-        store_refusals,
-    })
-}
-
-fn word(classified: Classified, ended: &Ended) -> &'static str {
-    match classified {
-        Classified::Outcome(hapax_core::OutcomeClass::Succeeded) => "applied",
-        Classified::Outcome(hapax_core::OutcomeClass::FailedTerminal) => "refused",
-        Classified::NotApplied => "not_applied",
-        Classified::Uncertain { .. } if !ended.sent => "not_sent",
-        Classified::Uncertain { .. } => "unknown",
-    }
-}
-
-const fn said_word(said: Said) -> &'static str {
-    match said {
-        Said::Applied => "applied",
-        Said::NotApplied => "not-applied",
-        Said::Unknown => "unknown",
-    }
-}
-
-const fn told_word(told: Told) -> &'static str {
-    match told {
-        Told::Applied => "applied",
-        Told::NotApplied => "not-applied",
-        Told::Failed => "failed",
-        Told::Unknown => "unknown",
-    }
-}
-
-fn told_of(word: &str) -> Told {
-    match word {
-        "applied" => Told::Applied,
-        "not-applied" => Told::NotApplied,
-        "failed" => Told::Failed,
-        _ => Told::Unknown,
-    }
-}
-
-fn not_noted() -> Problem {
-    Problem::new(
-        ProblemKind::StoreUnavailable,
-        "Nothing was executed: the store of operations is not available. Send the same request \
-         with the same key again.",
-    )
-    .retry_after(Duration::from_secs(1))
-}
-
-fn without_answer(word: &str) -> Problem {
-    if word == "not_sent" {
-        return Problem::new(
-            ProblemKind::UpstreamUnreachable,
-            "Nothing was executed now: the service could not be reached. Send the same request \
-             with the same key again.",
-        )
-        .retry_after(Duration::from_secs(1));
-    }
-    Problem::new(
-        ProblemKind::OutcomeUnknown,
-        "The operation may have taken effect and its outcome is not known. Ask again with the \
-         same key; do not send it under a new one.",
-    )
-    .retry_after(Duration::from_secs(5))
 }
 
 fn token() -> Result<[u8; 16], getrandom::Error> {
@@ -477,6 +336,21 @@ pub enum OutageError {
          cannot be made or read; check its directory and permissions"
     )]
     Spool(#[from] io::Error),
+    /// A file that was left behind.
+    #[error(
+        "a file beside the database says what ran unprotected, and its keys would run again; start \
+         the version that wrote it once, or move it away if it is not one of hapax's"
+    )]
+    Unreadable(#[from] Unreadable),
+    /// A run of a form that this version does not know.
+    #[error(
+        "a file beside the database says what ran unprotected, and this version does not read run \
+         {run} of it; start the version that wrote it once"
+    )]
+    UnknownRun {
+        /// The run's own token.
+        run: String,
+    },
     /// The store.
     #[error("what ran unprotected could not be brought into the store")]
     Store(#[from] hapax_store::StoreError),
@@ -484,32 +358,158 @@ pub enum OutageError {
 
 #[cfg(test)]
 mod tests {
-    use hapax_core::{FingerprintRules, OperationName, OperationPolicy};
+    use hapax_core::{OperationName, OperationPolicy, ProblemKind, StoredResponse};
 
     use super::*;
 
-    #[tokio::test]
-    async fn what_cannot_be_noted_on_disk_does_not_run() {
+    async fn outage() -> (tempfile::TempDir, Arc<Outage>, Passing) {
+        let dir = tempfile::tempdir().unwrap();
         let hapax = Hapax::in_memory();
         let policy = OperationPolicy::new(OperationName::new("pay").unwrap(), "http://a:1");
         let operation = hapax.register(policy).await.unwrap();
-        let outage = Arc::new(Outage {
-            hapax,
-            database: PathBuf::from("hapax.db"),
-            spool: Mutex::new(Some(Arc::new(Spool::on_a_full_disk()))),
-            operations: Mutex::default(),
-            passed: Mutex::default(),
-        });
-        let passing = Passing {
-            operation,
-            id: RecordId::from_bytes([1; 32]),
-            fingerprint: Fingerprint::new(FingerprintRules::default().version(), [1; 32]),
-        };
+        let database = dir.path().join("hapax.db");
+        let outage = Arc::new(Outage::new(hapax, database, vec![Arc::clone(&operation)]));
+        outage.is_for(vec![Arc::clone(&operation)], true).unwrap();
+        let passing = passing(operation, r#"{"amount":1,"client_time":7}"#);
+        (dir, outage, passing)
+    }
+
+    fn passing(operation: Arc<Operation>, body: &'static str) -> Passing {
+        let head = http::Request::post("/pay").header("content-type", "application/json");
+        let (head, ()) = head.body(()).unwrap().into_parts();
+        let intent = RequestIntent::new(operation.name(), &Arc::new(head), &body.into());
+        let fingerprint = operation.fingerprint(&intent).unwrap();
+        Passing { operation, id: RecordId::from_bytes([1; 32]), fingerprint, intent }
+    }
+
+    fn answered(status: u16, size: usize) -> Executed<Response<AnswerBody>> {
+        let body = "x".repeat(size).into();
+        let response = Some(StoredResponse { status, headers: Vec::new(), body });
+        let (said, told, retry_after) = (None, None, None);
+        let reply = Reply { status, said, told, replayed: false, response, retry_after };
+        let live = Response::new(AnswerBody::from(bytes::Bytes::new()));
+        Executed { ended: Execution::Answered(reply), live: Some(live) }
+    }
+
+    async fn pass(outage: &Arc<Outage>, passing: &Passing, status: u16, size: usize) -> Known {
+        let forward = move |_| async move { answered(status, size) };
+        outage.pass(passing.clone(), Attempt::first(0), forward).await
+    }
+
+    fn outcome(known: &Known) -> &str {
+        known.as_ref().unwrap().headers()["hapax-outcome"].to_str().unwrap()
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_noted_on_disk_does_not_run() {
+        let (_dir, outage, passing) = outage().await;
+        *outage.spool.lock() = Some(Arc::new(Spool::on_a_full_disk()));
         for _ in 0..2 {
-            let forward = |_, _| async { panic!("it was not noted, and runs") };
-            let problem = outage.pass(passing.clone(), forward).await.unwrap_err();
+            let forward = |_| async { panic!("it was not noted, and runs") };
+            let passed = outage.pass(passing.clone(), Attempt::first(0), forward).await;
+            let problem = passed.unwrap_err();
             assert_eq!((problem.kind, problem.status), (ProblemKind::StoreUnavailable, 503));
             assert!(outage.known(&passing).is_none(), "it may be tried again");
+        }
+    }
+
+    #[tokio::test]
+    async fn nothing_passes_beside_a_claim_that_may_yet_execute() {
+        let (_dir, outage, passing) = outage().await;
+        let claiming = outage.claim(&passing).unwrap();
+        let problem = pass(&outage, &passing, 201, 0).await.unwrap_err();
+        assert_eq!(problem.kind, ProblemKind::InFlight);
+        // Given up, it is certain not to execute.
+        claiming.give_up();
+        assert_eq!(outcome(&pass(&outage, &passing, 201, 0).await), "applied");
+        assert!(outage.claim(&passing).is_err(), "what ran is not claimed");
+        drop(claiming);
+    }
+
+    #[tokio::test]
+    async fn a_retry_of_a_refusal_is_marked_as_it_was() {
+        use hapax_core::State::{Succeeded, Uncertain};
+        for (status, word, state) in
+            [(402, "unknown", Uncertain), (409, "unknown", Uncertain), (201, "applied", Succeeded)]
+        {
+            let (_dir, outage, passing) = outage().await;
+            assert_eq!(outcome(&pass(&outage, &passing, status, 0).await), word);
+            let again = outage.known(&passing).unwrap();
+            assert_eq!(outcome(&again), word, "{status}");
+            assert_eq!(again.unwrap().headers()["idempotent-replayed"], "true");
+            assert_eq!(outage.status(&passing.id).unwrap().state, state);
+        }
+    }
+
+    #[tokio::test]
+    async fn refusals_of_one_key_do_not_use_up_the_memory_for_answers() {
+        let (_dir, outage, passing) = outage().await;
+        // More than there is room for, of answers that may be tried again.
+        for _ in 0..600 {
+            pass(&outage, &passing, 422, 60_000).await.unwrap();
+        }
+        assert_eq!(outcome(&pass(&outage, &passing, 201, 60_000).await), "applied");
+        assert!(outage.known(&passing).unwrap().is_ok(), "there is room for it");
+    }
+
+    #[tokio::test]
+    async fn a_run_is_compared_by_the_rules_it_was_admitted_under() {
+        let (_dir, outage, passing) = outage().await;
+        pass(&outage, &passing, 201, 0).await.unwrap();
+        let mut policy = passing.operation.policy().clone();
+        policy.fingerprint.exclude = vec!["/client_time".parse().unwrap()];
+        let changed = outage.hapax.register(policy).await.unwrap();
+        let same = self::passing(Arc::clone(&changed), r#"{"client_time":7,"amount":1}"#);
+        assert_ne!(same.fingerprint, passing.fingerprint);
+        assert!(outage.known(&same).unwrap().is_ok());
+        let other = self::passing(changed, r#"{"amount":1,"client_time":8}"#);
+        let problem = outage.known(&other).unwrap().unwrap_err();
+        assert_eq!(problem.kind, ProblemKind::KeyReused);
+    }
+
+    #[tokio::test]
+    async fn what_another_process_noted_does_not_run_here() {
+        let (_dir, outage, passing) = outage().await;
+        let elsewhere = Outage::new(
+            outage.hapax.clone(),
+            outage.database.clone(),
+            vec![Arc::clone(&passing.operation)],
+        );
+        let elsewhere = Arc::new(elsewhere);
+        elsewhere.is_for(Vec::new(), true).unwrap();
+        assert!(!elsewhere.knows_something());
+        pass(&outage, &passing, 201, 0).await.unwrap();
+        let problem = pass(&elsewhere, &passing, 201, 0).await.unwrap_err();
+        assert_eq!(problem.kind, ProblemKind::OutcomeUnknown);
+        assert!(elsewhere.claim(&passing).is_err());
+        // Once the store knows that it may be under way, that answers.
+        elsewhere.bring_in().await.unwrap();
+        assert!(elsewhere.known(&passing).is_none());
+        let status = outage.hapax.status(passing.id).await.unwrap().unwrap();
+        assert_eq!(status.state, hapax_core::State::Executing);
+        // Its process is gone, and this one takes over what it left.
+        drop(outage);
+        elsewhere.bring_in().await.unwrap();
+        let status = elsewhere.hapax.status(passing.id).await.unwrap().unwrap();
+        assert_eq!(status.state, hapax_core::State::Succeeded);
+        assert_eq!(crate::spool::listed(&elsewhere.database).unwrap().len(), 1, "its own");
+    }
+
+    #[tokio::test]
+    async fn a_file_that_was_removed_is_written_anew_with_all_that_ran() {
+        let (_dir, outage, passing) = outage().await;
+        pass(&outage, &passing, 201, 0).await.unwrap();
+        let removed = outage.spool.lock().clone().unwrap();
+        std::fs::remove_file(removed.path()).unwrap();
+        let other = Passing { id: RecordId::from_bytes([2; 32]), ..passing.clone() };
+        pass(&outage, &other, 201, 0).await.unwrap();
+        let others = Spool::others(&outage.database, None).unwrap();
+        let lines = others.into_iter().flat_map(|it| it.unwrap().lines).collect::<Vec<_>>();
+        for id in [passing.id, other.id] {
+            let record = id.to_string();
+            let is_noted =
+                |line: &Line| matches!(line, Line::Begun(begun) if begun.record == record);
+            assert!(lines.iter().any(is_noted), "{record}");
         }
     }
 }

@@ -3,14 +3,14 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use hapax::{
-    Hapax, Operation,
+    Hapax, Operation, OperationStatus,
     http::{
         FieldNames, NotAHeader,
         body::{BufferBudget, ReadLimits},
         headers::{IDEMPOTENCY_KEY, strip_look_alikes},
     },
 };
-use hapax_core::{KeySource, Kind, Mode, OperationName, Problem, ProblemKind, StoreDown};
+use hapax_core::{KeySource, Kind, Mode, OperationName, Problem, ProblemKind, RecordId, StoreDown};
 use hapax_store::StoreError;
 use http::{
     HeaderName,
@@ -50,7 +50,7 @@ pub(crate) struct Shared {
     pub(crate) cors: Cors,
     /// The policy document; none where it is switched off, or where nothing is to be changed.
     pub(crate) well_known: Option<WellKnown>,
-    /// What ran without a record; none where no operation passes while the store is down.
+    /// What ran without a record.
     outage: Arc<Outage>,
     pub(crate) config: Config,
     /// One for each service of the configuration, in its order.
@@ -235,9 +235,16 @@ impl Shared {
         self.config.request_id.as_ref().filter(|_| !self.only_observes)
     }
 
-    /// Where requests of an operation pass while the store is down, if they do.
+    /// What is known of requests without a record, where those of an operation pass while the store
+    /// is down, or where any did that may have no record yet.
     pub(crate) fn outage_of(&self, route: &Route) -> Option<&Arc<Outage>> {
-        route.passes().then_some(&self.outage)
+        let is_concerned = self.outage.knows_something() || route.passes();
+        is_concerned.then_some(&self.outage)
+    }
+
+    /// What became of a record that ran without one, and was not brought in yet.
+    pub(crate) fn status_of_run(&self, id: &RecordId) -> Option<OperationStatus> {
+        self.outage.status(id)
     }
 
     /// The keyed operations that are enforced.
@@ -304,7 +311,7 @@ impl Route {
     }
 
     /// Whether its requests pass while the store is down.
-    fn passes(&self) -> bool {
+    pub(crate) fn passes(&self) -> bool {
         self.enforces() && self.operation.policy().store_down == StoreDown::Pass
     }
 

@@ -3,9 +3,9 @@
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use hapax_core::{
-    AdvanceReason, Comparison, Decision, DecisionRules, Evidence, Fingerprint, Found, InFlight,
-    OnUnknown, OutcomeClass, PinnedPolicy, Problem, ProblemKind, Record, RecordId, StoreTime,
-    StoredResponse, decide,
+    AdvanceReason, Attempt, Comparison, Decision, DecisionRules, Evidence, Fingerprint, Found,
+    InFlight, OnUnknown, OutcomeClass, PinnedPolicy, Problem, ProblemKind, Record, RecordId,
+    StoreTime, StoredResponse, decide,
 };
 use hapax_store::StoreError;
 
@@ -13,6 +13,20 @@ use crate::{
     Answer, Hapax, Intent, Operation,
     claim::{Attempting, Taken},
 };
+
+/// What the store knows of a key, by reading alone.
+#[derive(Debug)]
+pub enum Recalled<T> {
+    /// It is known, and this is what a request with it gets.
+    Known(Answer<T>),
+    /// It is free; the number that its next attempt has at least.
+    Free {
+        /// The lowest one, unless there were attempts before.
+        next: Attempt,
+    },
+    /// The store could not be read in time.
+    Unread,
+}
 
 impl Attempting {
     /// The decision on a record, by the policy it was admitted under and the present one.
@@ -193,25 +207,55 @@ const fn compared(same: bool) -> Comparison {
 }
 
 impl Hapax {
-    /// What the store knows of a key, by reading alone: `None` where it knows nothing, the key is
-    /// free, or it cannot be read in time. For doors that go on while the store takes no writes.
+    /// What the store knows of a key, by reading alone. For doors that go on while the store takes
+    /// no writes: nobody takes anything over here, and nothing is asked.
     pub async fn recall<T>(
         &self,
         operation: &Arc<Operation>,
         id: RecordId,
         fingerprint: Fingerprint,
-    ) -> Option<Answer<T>> {
+    ) -> Recalled<T> {
         let (engine, operation) = (self.clone(), Arc::clone(operation));
         let in_flight = InFlight::Conflict;
         let attempting = Attempting { engine, operation, id, fingerprint, in_flight };
-        let found = self.bounded(self.inner.store.find(id)).await.ok()??;
-        let (decision, rules) = attempting.decide(&found, None, None).await.ok()?;
-        if let Decision::Advance(AdvanceReason::Released) = decision {
-            return None;
-        }
-        let (word, answer) = attempting.answer(decision, Box::new(found), &rules);
+        let found = match self.bounded(self.inner.store.find(id)).await {
+            Ok(Some(found)) => found,
+            Ok(None) => return Recalled::Free { next: Attempt::first(0) },
+            Err(error) => return self.not_recalled(&error),
+        };
+        let (decision, rules) = match attempting.decide(&found, None, None).await {
+            Ok(decided) => decided,
+            Err(error) => return self.not_recalled(&error),
+        };
+        let (word, answer) = match decision {
+            Decision::Advance(AdvanceReason::Released) => {
+                let attempt = found.record.attempt;
+                return Recalled::Free { next: attempt.next(attempt.epoch()) };
+            }
+            // Nobody executes it, and without the store nobody goes on with it.
+            Decision::Advance(AdvanceReason::Resend { .. } | AdvanceReason::Resume)
+            | Decision::Doubt => {
+                attempting.unknown(&found.record, found.response, &rules, found.now)
+            }
+            Decision::Advance(AdvanceReason::LeaseOver) => {
+                let reason = "it is claimed, and cannot be taken over".to_owned();
+                let problem = self.store_problem(&StoreError::Unavailable { reason });
+                ("store_unavailable", Answer::Problem(problem))
+            }
+            decision => attempting.answer(decision, Box::new(found), &rules),
+        };
         attempting.count(word);
-        Some(answer.widen())
+        Recalled::Known(answer.widen())
+    }
+
+    /// What is damaged or has lost history is not there to be read, and not to be passed by.
+    fn not_recalled<T>(&self, error: &StoreError) -> Recalled<T> {
+        match error {
+            StoreError::Corrupt { .. } | StoreError::Regressed { .. } => {
+                Recalled::Known(Answer::Problem(self.store_problem(error)))
+            }
+            _ => Recalled::Unread,
+        }
     }
 
     pub(crate) fn store_problem(&self, error: &StoreError) -> Problem {

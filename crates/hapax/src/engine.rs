@@ -286,6 +286,12 @@ impl Hapax {
         self.inner.draining.is_cancelled()
     }
 
+    /// Whether this process executes an attempt of a record, or is about to store its end. Asks
+    /// nobody: that is known here whatever the store can be asked.
+    pub fn executes(&self, record: &RecordId) -> bool {
+        self.inner.waiters.has_lead(record)
+    }
+
     /// How many attempts are under way, those that wait included.
     pub fn under_way(&self) -> usize {
         self.inner.tracker.len()

@@ -113,6 +113,7 @@ mod wait;
 mod waiters;
 
 pub use answer::{Answer, FirstOutcome};
+pub use answering::Recalled;
 pub use attempt::{Attempt, Sent};
 pub use background::BackgroundOptions;
 pub use engine::{Hapax, Options, Secrets, SecretsError};

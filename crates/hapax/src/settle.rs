@@ -156,11 +156,11 @@ impl Attempting {
             let written = self.store_settlement(record, settlement, &settling.slot).await;
             let Some(written) = written else { return };
             if let Written::Refused { why: WriteRefused::NotClean, found } = &written
-                && settling.classified == Classified::NotApplied
+                && is_refusal(settling.classified)
                 && found.record.ownership() == record.ownership()
             {
-                // A write that was given up half-way was done all the same. Left as it is, the record
-                // would be in flight until its lease is over.
+                // A write that was given up half-way was done all the same, or something ran beside
+                // this attempt. Left as it is, the record would be in flight until its lease is over.
                 settling.classified = Classified::Uncertain { show: false };
                 let unknown = Settlement::Unknown { observed: None };
                 let again = Box::pin(self.store_settlement(record, unknown, &settling.slot)).await;
@@ -336,6 +336,11 @@ pub(crate) fn freed(ended: Ended, problem: &Problem) -> Freed {
         response.headers.push((Bytes::from_static(b"retry-after"), after));
     }
     Freed::Response(response)
+}
+
+/// Whether this is final only of a record that is clean.
+const fn is_refusal(classified: Classified) -> bool {
+    matches!(classified, Classified::NotApplied | Classified::Outcome(OutcomeClass::FailedTerminal))
 }
 
 /// How an execution ended, for the log.

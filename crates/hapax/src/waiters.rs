@@ -78,6 +78,11 @@ impl Waiters {
         None
     }
 
+    /// Whether an attempt of this process executes, or is being settled.
+    pub(crate) fn has_lead(&self, id: &RecordId) -> bool {
+        self.leads.lock().leaders.contains_key(id)
+    }
+
     fn new_lead(self: &Arc<Self>, id: RecordId, fingerprint: Fingerprint) -> (Leader, Leading) {
         let lead = self.next.fetch_add(1, Ordering::Relaxed);
         let leader = Leader { lead, fingerprint, followed: None };

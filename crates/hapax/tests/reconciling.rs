@@ -16,13 +16,17 @@ use bytes::Bytes;
 use common::{LOST, PAY, id, intent, policy, replied, told};
 use hapax::{
     Answer, AppliedOutcome, BackgroundOptions, Executed, Finding, FirstOutcome, Hapax, Operation,
-    Options, Prober, Probing, Question, Secrets, Verdict,
+    Options, Prober, Probing, Question, Recalled, Secrets, Verdict,
 };
 use hapax_core::{
-    EffectSecret, Judgement, Key, OnUnknown, OperationName, OperationPolicy, OutcomeClass, Owner,
-    ProblemKind, RecordId, Retention, Ruling, Scope, State, Statement, StoredResponse,
+    Admission, EffectSecret, Judgement, Key, NewClaim, OnUnknown, OperationName, OperationPolicy,
+    OutcomeClass, Owner, ProblemKind, RecordId, Retention, Ruling, Scope, Settlement, State,
+    Statement, StoredResponse,
 };
-use hapax_store::{Inspect, Lookup, ManualClock, MemoryStore, Reconcile, StoreError, Written};
+use hapax_store::{
+    Claimed, Claims, Inspect, Lookup, ManualClock, MemoryStore, Owned, Reconcile, StoreError,
+    Written,
+};
 use parking_lot::Mutex;
 use tokio::{sync::oneshot, task::JoinHandle};
 
@@ -469,4 +473,48 @@ async fn an_answer_that_comes_after_a_verdict_is_answered_from_the_record() {
     let first = late.answered(replied(201, "first")).await;
     let Answer::Replayed { response, .. } = first else { panic!("{first:?}") };
     assert_eq!(&response.body[..], b"{\"id\":7}");
+}
+
+#[tokio::test]
+async fn what_nobody_executes_is_not_recalled_as_in_flight() {
+    for (on_unknown, status) in [(OnUnknown::Hold, 409), (OnUnknown::Resend, 503)] {
+        let collapse_for = Some(Duration::from_secs(86_400));
+        let service = Service::that_says(Verdict::Unknown);
+        let policy = OperationPolicy { on_unknown, collapse_for, ..policy() };
+        let World { hapax, store, clock, operation, .. } = world(policy, &service).await;
+        let (id, intent) = (id(&operation), intent(operation.name(), PAY));
+        let fingerprint = operation.fingerprint(&intent).unwrap();
+        let recall = async || hapax.recall::<()>(&operation, id, fingerprint).await;
+        let Recalled::Free { next } = recall().await else { panic!("nobody had it") };
+        assert_eq!(next.to_wire(), 1);
+        let claim = NewClaim {
+            id,
+            owner: Owner::from_bytes([1; 16]),
+            fingerprint,
+            policy: operation.digest(),
+            lease: Duration::from_secs(30),
+            admission: Admission::WithClaim,
+            secret_version: 1,
+        };
+        let Ok(Claimed::Ours(record)) = store.claim(claim).await else { panic!("it is free") };
+        let known = |recalled| match recalled {
+            Recalled::Known(Answer::Problem(problem)) => (problem.kind, problem.status),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(known(recall().await), (ProblemKind::InFlight, 409));
+        clock.advance(Duration::from_secs(31));
+        assert_eq!(
+            known(recall().await),
+            (ProblemKind::OutcomeUnknown, status),
+            "its lease is over"
+        );
+        let unknown = Settlement::Unknown { observed: None };
+        store.settle(record.ownership(), unknown).await.unwrap();
+        assert_eq!(known(recall().await), (ProblemKind::OutcomeUnknown, status));
+        let (every_attempt, retention) = (true, operation.policy().retention);
+        let freed = Settlement::NotApplied { every_attempt, retention };
+        store.settle(record.ownership(), freed).await.unwrap();
+        let Recalled::Free { next } = recall().await else { panic!("it is free again") };
+        assert_eq!(next.to_wire(), 2);
+    }
 }

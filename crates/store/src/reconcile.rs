@@ -44,8 +44,10 @@ pub trait Reconcile: Send + Sync {
         statement: Statement,
     ) -> Reply<'_, Written>;
 
-    /// Brings in what ran without a record while the store was not available. Brought in again, it
-    /// changes nothing. What the store knows of the key stands; that it ran is noted beside it.
+    /// Brings in what ran without a record while the store was not available, under way or ended,
+    /// in one transaction. Brought in again, it changes nothing. An outcome that the store knows of
+    /// the key stands, and that it ran is noted beside it; where the store knows none, the success
+    /// of a run is the outcome.
     fn bring_in(&self, unprotected: Unprotected) -> Reply<'_, BroughtIn>;
 
     /// What is uncertain, by operation.
@@ -61,9 +63,12 @@ pub enum BroughtIn {
     Again,
     /// The key had a record of something else: it may have happened twice.
     Beside {
-        /// The record, as it stays.
+        /// The record, as it is now.
         found: Box<Found>,
     },
+    /// Another attempt executes under its key, and it succeeded: bring it in again once that has
+    /// ended.
+    Later,
 }
 
 /// What a look for abandoned executions came to.

@@ -122,10 +122,13 @@ async fn status(
     asked.scope = Some(scope.clone());
     let named = of(head.uri.query()).and_then(|handle| shared.hapax.open_handle(&handle, &scope));
     let id = named.or_else(|| by_key(shared, head, &scope, effect_id)).ok_or_else(unknown)?;
-    let found = shared.hapax.status(id).await.map_err(|_| {
-        Problem::new(ProblemKind::StoreUnavailable, "The store of operations is not available.")
-            .retry_after(Duration::from_secs(1))
-    })?;
+    let found = match shared.status_of_run(&id) {
+        Some(ran) => Some(ran),
+        None => shared.hapax.status(id).await.map_err(|_| {
+            Problem::new(ProblemKind::StoreUnavailable, "The store of operations is not available.")
+                .retry_after(Duration::from_secs(1))
+        })?,
+    };
     let status = found.filter(|status| status.effect_id == effect_id).ok_or_else(unknown)?;
     asked.operation.clone_from(&status.operation);
     may_see(shared, head, &scope, &status).await?;

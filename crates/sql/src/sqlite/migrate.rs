@@ -229,6 +229,8 @@ mod tests {
         for (name, text) in sql::ALL {
             let whole = [
                 "OBSERVED",
+                // Policies are few.
+                "OPERATIONS",
                 "STANDING",
                 "LOOK",
                 "RAISE_EPOCH",

@@ -4,8 +4,8 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use hapax_core::{
-    ClaimNumber, Judgement, OperationName, Owner, Ownership, Proof, Record, State, Statement,
-    StoreTime, Unprotected, WriteRefused,
+    ClaimNumber, Concluded, Judgement, OperationName, Owner, Ownership, Proof, Record, RunEnd,
+    Settlement, State, Statement, StoreTime, Unprotected, WriteRefused,
 };
 use hapax_store::{
     BroughtIn, Doubted, Doubts, Due, PutOff, Reconcile, Reply, TakeDue, Written, evidence_word,
@@ -296,43 +296,103 @@ fn close_earlier(
     }
 }
 
+/// All of it in one transaction: what is noted of a run and what it does to the record.
 fn bring_in(tx: &Tx<'_>, ran: &Unprotected) -> Result<BroughtIn, Failure> {
-    let there = records::by_id(tx, &ran.claim.id)?;
-    if let Some(there) = &there
-        && has_said(tx, there, &ran.statement)?
-    {
-        return Ok(BroughtIn::Again);
-    }
-    let policy = records::policy_number(tx, &ran.claim.policy)?;
-    let record = match there {
-        None => {
-            let mut record = ran.record(ClaimNumber(0), tx.epoch, tx.now);
-            let values = params_from_iter(writes::new_record(&record, policy));
-            let number = tx.insert(sql::ADD_RECORD, values, |row| row.get(0))?;
-            // Under the write lock nobody else has made it since.
-            record.claim = ClaimNumber(number.unwrap_or_default());
-            record
-        }
-        Some(stub) if Unprotected::follows(stub.state(tx.now)) => {
-            let advance = ran.advance(&stub);
-            let Ok((next, superseded)) = stub.advance(&advance, tx.epoch, tx.now) else {
-                return beside(tx, stub, ran);
-            };
-            let superseded = superseded.as_ref();
-            tx.write(writes::advance(&stub, &next, superseded, &advance, policy, tx.now))?;
-            next
-        }
-        Some(there) => return beside(tx, there, ran),
+    let (record, is_new) = match records::by_id(tx, &ran.claim.id)? {
+        None => (ran_alone(tx, ran)?, true),
+        Some(there) if has_said(tx, &there, &ran.statement)? => (there, false),
+        Some(there) => match follow(tx, &there, ran)? {
+            Some(next) => (next, true),
+            None => {
+                let after = ran.beside(&there, tx.now);
+                records::change(tx, &there, &after)?;
+                (after, true)
+            }
+        },
     };
-    tx.write(vec![writes::said(&record, Unprotected::WORD, &ran.statement, tx.now)])?;
-    records::settle(tx, &record.ownership(), &ran.settlement)?;
-    Ok(BroughtIn::Recorded)
+    if is_new {
+        tx.write(vec![writes::said(&record, Unprotected::WORD, &ran.statement, tx.now)])?;
+    }
+    match &ran.end {
+        None if !is_new => Ok(BroughtIn::Again),
+        None => brought_in(tx, &record, ran),
+        Some(end) => conclude(tx, record, ran, end),
+    }
 }
 
-/// What the store knows stands.
-fn beside(tx: &Tx<'_>, there: Record, ran: &Unprotected) -> Result<BroughtIn, Failure> {
-    tx.write(vec![writes::said(&there, Unprotected::WORD, &ran.statement, tx.now)])?;
-    Ok(BroughtIn::Beside { found: Box::new(records::found(tx, there)?) })
+fn conclude(
+    tx: &Tx<'_>,
+    record: Record,
+    ran: &Unprotected,
+    end: &RunEnd,
+) -> Result<BroughtIn, Failure> {
+    let statement = ran.ended(end);
+    if has_said(tx, &record, &statement)? {
+        return Ok(BroughtIn::Again);
+    }
+    let concluded = ran.conclude(&record, end, tx.now);
+    if concluded == Concluded::Later {
+        return Ok(BroughtIn::Later);
+    }
+    tx.write(vec![writes::said(&record, Unprotected::ENDED, &statement, tx.now)])?;
+    match concluded {
+        Concluded::Settle => settle(tx, &record, end)?,
+        Concluded::Follow => {
+            if let Some(next) = follow(tx, &record, ran)? {
+                settle(tx, &next, end)?;
+                return Ok(BroughtIn::Recorded);
+            }
+        }
+        Concluded::Judge(judgement) => drop(judge(tx, &judgement, None)?),
+        Concluded::Later | Concluded::Stands => {}
+    }
+    brought_in(tx, &record, ran)
+}
+
+/// The record of a run whose key nobody had.
+fn ran_alone(tx: &Tx<'_>, ran: &Unprotected) -> Result<Record, Failure> {
+    let policy = records::policy_number(tx, &ran.claim.policy)?;
+    let mut record = ran.record(ClaimNumber(0), tx.epoch, tx.now);
+    let values = params_from_iter(writes::new_record(&record, policy));
+    let number = tx.insert(sql::ADD_RECORD, values, |row| row.get(0))?;
+    // Under the write lock nobody else has made it since.
+    record.claim = ClaimNumber(number.unwrap_or_default());
+    Ok(record)
+}
+
+/// Takes the stub of a free key for a run, where that may follow it.
+fn follow(tx: &Tx<'_>, stub: &Record, ran: &Unprotected) -> Result<Option<Record>, Failure> {
+    if !Unprotected::follows(stub.state(tx.now)) {
+        return Ok(None);
+    }
+    let advance = ran.advance(stub);
+    let Ok((next, superseded)) = stub.advance(&advance, tx.epoch, tx.now) else {
+        return Ok(None);
+    };
+    let policy = records::policy_number(tx, &next.policy)?;
+    tx.write(writes::advance(stub, &next, superseded.as_ref(), &advance, policy, tx.now))?;
+    Ok(Some(next))
+}
+
+/// What proves nothing about the attempts before it leaves the record uncertain.
+fn settle(tx: &Tx<'_>, record: &Record, end: &RunEnd) -> Result<(), Failure> {
+    let settled = records::settle(tx, &record.ownership(), &end.settlement)?;
+    if let Written::Refused { why: WriteRefused::NotClean, .. } = settled {
+        let unknown = Settlement::Unknown { observed: None };
+        records::settle(tx, &record.ownership(), &unknown)?;
+    }
+    Ok(())
+}
+
+fn brought_in(tx: &Tx<'_>, record: &Record, ran: &Unprotected) -> Result<BroughtIn, Failure> {
+    if record.owner == ran.claim.owner {
+        return Ok(BroughtIn::Recorded);
+    }
+    let found = match records::by_id(tx, &record.id)? {
+        Some(there) => records::found(tx, there)?,
+        None => records::found(tx, record.clone())?,
+    };
+    Ok(BroughtIn::Beside { found: Box::new(found) })
 }
 
 fn doubts(view: &View<'_>) -> Result<Vec<Doubts>, Failure> {

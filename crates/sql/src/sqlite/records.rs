@@ -136,7 +136,7 @@ pub(super) fn owned_with<'a>(
     }
 }
 
-fn change(tx: &Tx<'_>, before: &Record, after: &Record) -> Result<(), Failure> {
+pub(super) fn change(tx: &Tx<'_>, before: &Record, after: &Record) -> Result<(), Failure> {
     let policy = if writes::moves(before, after) { policy_number(tx, &after.policy)? } else { 0 };
     tx.write(writes::change(before, after, policy, tx.now))
 }

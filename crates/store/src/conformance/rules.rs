@@ -114,6 +114,8 @@ macro_rules! for_each_rule {
             what_ran_unprotected_has_a_record_afterwards
             what_ran_unprotected_is_brought_in_once
             what_ran_unprotected_does_not_replace_what_is_known
+            what_runs_unprotected_is_executing_until_its_end
+            a_success_unprotected_is_the_outcome_where_there_is_none
             a_claim_issued_again_is_ours
             a_claim_issued_again_does_not_take_anothers_for_its_own
             an_advance_issued_again_is_ours

@@ -124,6 +124,8 @@ const NOTICED: &[(Bug, &str, Run)] = noticed! {
     BroughtInReplaces by what_ran_unprotected_does_not_replace_what_is_known;
     BroughtInBeginsNow by what_ran_unprotected_has_a_record_afterwards;
     BroughtInTwice by what_ran_unprotected_is_brought_in_once;
+    RunsAreOver by what_runs_unprotected_is_executing_until_its_end;
+    BesideStaysClean by a_success_unprotected_is_the_outcome_where_there_is_none;
     SettledAreInDoubt by what_is_uncertain_is_told_by_operation;
     OwnClaimIsNotRecognised by a_claim_issued_again_is_ours, many_claims_issued_again_are_ours;
     OwnAdvanceIsNotRecognised by an_advance_issued_again_is_ours;

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use hapax_core::{
-    Evidence, Judgement, OperationName, OwnState, Owner, Ownership, Progress, Proof, Record,
-    Ruling, State, Statement, StoreTime, Unprotected, WriteRefused,
+    Concluded, Evidence, Judgement, OperationName, OwnState, Owner, Ownership, Progress, Proof,
+    Record, Ruling, RunEnd, Settlement, State, Statement, StoreTime, Unprotected, WriteRefused,
 };
 
 use super::{
@@ -12,8 +12,8 @@ use super::{
     data::{Data, Row},
 };
 use crate::{
-    BroughtIn, Doubted, Doubts, Due, HistoryEntry, PutOff, Reconcile, Reply, TakeDue, Written,
-    evidence_word,
+    BroughtIn, Claimed, Doubted, Doubts, Due, HistoryEntry, PutOff, Reconcile, Reply, TakeDue,
+    Written, evidence_word,
 };
 
 /// How the outcome of an uncertain record is looked for.
@@ -57,10 +57,12 @@ impl Row {
         self.history.iter().any(|entry| entry.statement.as_ref() == Some(statement))
     }
 
-    /// What the store knows stands.
-    fn beside(&mut self, ran: &Unprotected, now: StoreTime) -> BroughtIn {
-        self.say(now, Unprotected::WORD, &ran.statement);
-        BroughtIn::Beside { found: Box::new(self.found(now)) }
+    fn brought_in(&self, ran: &Unprotected, now: StoreTime) -> BroughtIn {
+        if self.record.owner == ran.claim.owner {
+            BroughtIn::Recorded
+        } else {
+            BroughtIn::Beside { found: Box::new(self.found(now)) }
+        }
     }
 
     fn is_uncertain(&self, now: StoreTime) -> bool {
@@ -223,23 +225,78 @@ impl Data {
     }
 
     pub(super) fn bring_in(&mut self, ran: &Unprotected, now: StoreTime) -> BroughtIn {
-        let id = ran.claim.id;
-        match self.row_mut(&id) {
+        let is_new = match self.row_mut(&ran.claim.id) {
             None => {
                 self.insert(&ran.claim, ran.begun.min(now));
+                let epoch = self.epoch;
+                if let Some(row) = self.row_mut(&ran.claim.id) {
+                    row.record = ran.record(row.record.claim, epoch, now);
+                }
+                true
             }
-            Some(row) if row.has_said(&ran.statement) => return BroughtIn::Again,
-            Some(row) if Unprotected::follows(row.record.state(now)) => {
-                let advance = ran.advance(&row.record);
-                self.advance(&advance, now);
+            Some(row) if row.has_said(&ran.statement) => false,
+            Some(_) => {
+                if !self.follow(ran, now)
+                    && let Some(row) = self.row_mut(&ran.claim.id)
+                {
+                    row.record = ran.beside(&row.record, now);
+                }
+                true
             }
-            Some(row) => return row.beside(ran, now),
+        };
+        let Some(row) = self.row_mut(&ran.claim.id) else { return BroughtIn::Again };
+        if is_new {
+            row.say(now, Unprotected::WORD, &ran.statement);
         }
-        let Some(row) = self.row_mut(&id) else { return BroughtIn::Recorded };
-        row.say(now, Unprotected::WORD, &ran.statement);
+        match &ran.end {
+            None if !is_new => BroughtIn::Again,
+            None => row.brought_in(ran, now),
+            Some(end) => self.conclude(ran, end, now),
+        }
+    }
+
+    fn conclude(&mut self, ran: &Unprotected, end: &RunEnd, now: StoreTime) -> BroughtIn {
+        let statement = ran.ended(end);
+        let Some(row) = self.row_mut(&ran.claim.id) else { return BroughtIn::Again };
+        if row.has_said(&statement) {
+            return BroughtIn::Again;
+        }
+        let concluded = ran.conclude(&row.record, end, now);
+        if concluded == Concluded::Later {
+            return BroughtIn::Later;
+        }
+        row.say(now, Unprotected::ENDED, &statement);
+        match concluded {
+            Concluded::Settle => self.settle_run(ran, end, now),
+            Concluded::Follow => {
+                if self.follow(ran, now) {
+                    self.settle_run(ran, end, now);
+                }
+            }
+            Concluded::Judge(judgement) => drop(self.judge(&judgement, None, now)),
+            Concluded::Later | Concluded::Stands => {}
+        }
+        self.row_mut(&ran.claim.id).map_or(BroughtIn::Again, |row| row.brought_in(ran, now))
+    }
+
+    /// Takes the stub of a free key for a run, where that may follow it.
+    fn follow(&mut self, ran: &Unprotected, now: StoreTime) -> bool {
+        let Some(row) = self.row_mut(&ran.claim.id) else { return false };
+        if !Unprotected::follows(row.record.state(now)) {
+            return false;
+        }
+        let advance = ran.advance(&row.record);
+        matches!(self.advance(&advance, now), Claimed::Ours(_))
+    }
+
+    /// What proves nothing about the attempts before it leaves the record uncertain.
+    fn settle_run(&mut self, ran: &Unprotected, end: &RunEnd, now: StoreTime) {
+        let Some(row) = self.row_mut(&ran.claim.id) else { return };
         let by = row.record.ownership();
-        self.settle(&by, ran.settlement.clone(), now);
-        BroughtIn::Recorded
+        let settled = self.settle(&by, end.settlement.clone(), now);
+        if let Written::Refused { why: WriteRefused::NotClean, .. } = settled {
+            self.settle(&by, Settlement::Unknown { observed: None }, now);
+        }
     }
 
     pub(super) fn doubts(&self, now: StoreTime) -> Vec<Doubts> {

@@ -2,7 +2,7 @@
 
 use std::{fs, path::PathBuf};
 
-use hapax_e2e::{Answer, Request, Stage, UpstreamKind, eventually, fresh_key, until};
+use hapax_e2e::{Answer, Gateway, Request, Stage, UpstreamKind, eventually, fresh_key, until};
 use rusqlite::Connection;
 
 use crate::SOON;
@@ -49,8 +49,13 @@ fn assert_passed(answer: &Answer, status: u16, outcome: &str) {
 /// Sends it until a record answers it.
 #[track_caller]
 fn ask_until_recorded(stage: &Stage, request: &Request) -> Answer {
+    ask_gateway_until_recorded(&stage.gateway, request)
+}
+
+#[track_caller]
+fn ask_gateway_until_recorded(gateway: &Gateway, request: &Request) -> Answer {
     until("it has a record", SOON, || {
-        let answer = stage.gateway.send(request);
+        let answer = gateway.send(request);
         let is_open =
             answer.problem().is_some_and(|it| it == "in-flight" || it == "outcome-unknown");
         (answer.field("hapax-unprotected").is_none() && !is_open).then_some(answer)
@@ -80,10 +85,11 @@ fn p11_what_passed_while_the_store_was_down_is_replayed_once_it_is_back() {
     let again = stage.gateway.send(&payment);
     assert_passed(&again, 201, "applied");
     assert_eq!(again.body, first.body);
+    assert!(again.is_replay(), "{again:?}");
     let other = stage.gateway.send(&payment.clone().json(r#"{"amount":1}"#));
     other.assert_problem(422, "key-reused");
     let arrival = stage.upstream.only_arrival();
-    assert_eq!(arrival.all("hapax-attempt"), Vec::<&str>::new(), "nobody counts attempts");
+    assert_eq!(arrival.all("hapax-attempt"), ["1"], "a closer fences it like any other");
     assert_eq!(spools(&stage).len(), 1);
     let key = payment.to_bytes();
     let noted = fs::read_to_string(&spools(&stage)[0]).expect("a spool");
@@ -165,6 +171,52 @@ fn t17_killed_in_an_outage_it_knows_afterwards_what_ran() {
         stage.upstream.assert_arrivals(1);
         assert_eq!(spools(&stage), Vec::<PathBuf>::new());
     }
+}
+
+#[test]
+fn what_a_process_ran_before_it_died_is_not_executed_by_the_others() {
+    let mut stage = stage("");
+    let other = stage.gateway.twin();
+    let lock = lock(&stage);
+    let payment = Request::payment(&fresh_key());
+    assert_passed(&stage.gateway.send(&payment), 201, "applied");
+    let under_way = Request::payment(&fresh_key()).act("effect; gate answer");
+    let _lost = stage.gateway.start(&under_way);
+    eventually("the effect happens", SOON, || stage.upstream.effects().len() == 2);
+    // It lives, and what it noted is known to the other one, which cannot reach the store either.
+    other.send(&payment).assert_problem(409, "outcome-unknown");
+    other.send(&under_way).assert_problem(409, "outcome-unknown");
+    stage.gateway.kill();
+    drop(lock);
+    ask_gateway_until_recorded(&other, &payment).assert_problem(409, "outcome-not-kept");
+    eventually("everything was brought in", SOON, || spools(&stage).is_empty());
+    other.send(&under_way).assert_problem(409, "outcome-unknown");
+    stage.upstream.assert_arrivals(2);
+    other.send(&Request::payment(&fresh_key())).assert_stored(201);
+}
+
+#[test]
+fn what_is_under_way_when_the_store_is_back_is_not_executed_by_the_others() {
+    let stage = stage("");
+    let other = stage.gateway.twin();
+    let lock = lock(&stage);
+    let payment = Request::payment(&fresh_key()).act("gate answer");
+    let first = stage.gateway.start(&payment);
+    stage.upstream.arrived(1);
+    drop(lock);
+    let is_open = |kind: String| kind == "in-flight" || kind == "outcome-unknown";
+    until("the store knows it", SOON, || {
+        let answer = other.send(&payment);
+        assert!(answer.problem().is_some_and(is_open), "{answer:?}");
+        let shown = stage.records(&["list"]).stdout;
+        shown.contains("payments.create").then_some(())
+    });
+    stage.upstream.open("answer");
+    let first = first.answer();
+    assert_passed(&first, 201, "applied");
+    let replay = ask_gateway_until_recorded(&other, &payment);
+    assert_eq!((replay.status, &replay.body), (201, &first.body), "{replay:?}");
+    stage.upstream.assert_arrivals(1);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use hapax_core::{
     AppliedOutcome, Evidence, Judgement, NewClaim, OperationName, OutcomeClass, OwnState, Record,
-    Ruling, Settlement, State, Statement, StoreTime, Unprotected, WriteRefused,
+    Ruling, RunEnd, Settlement, State, Statement, StoreTime, Unprotected, WriteRefused,
 };
 
 use crate::{
@@ -244,7 +244,7 @@ pub async fn what_ran_unprotected_has_a_record_afterwards<H: Harness>(harness: H
     for (settlement, expected) in
         [(success(), State::Succeeded), (NOT_APPLIED, State::Released), (UNKNOWN, State::Uncertain)]
     {
-        let ran = unprotected(a_claim(), begun, settlement);
+        let ran = unprotected(a_claim(), begun, Some(settlement));
         assert_eq!(node.bring_in(ran.clone()).await, Ok(BroughtIn::Recorded));
         let there = found(&node, ran.claim.id).await;
         assert_eq!(there.record.state(there.now), expected);
@@ -260,7 +260,7 @@ pub async fn what_ran_unprotected_has_a_record_afterwards<H: Harness>(harness: H
     }
     assert_eq!(node.take_due(a_taking()).await.expect("taken").len(), 1, "what is unknown is due");
     let stub = released(&node).await;
-    let under_it = unprotected(a_claim_of(&stub), begun, UNKNOWN);
+    let under_it = unprotected(a_claim_of(&stub), begun, Some(UNKNOWN));
     assert_eq!(node.bring_in(under_it).await, Ok(BroughtIn::Recorded));
     let there = found(&node, stub.id).await.record;
     assert_eq!((there.attempt.number(), there.own_state), (2, OwnState::Uncertain));
@@ -270,7 +270,7 @@ pub async fn what_ran_unprotected_has_a_record_afterwards<H: Harness>(harness: H
 /// to an end since.
 pub async fn what_ran_unprotected_is_brought_in_once<H: Harness>(harness: H) {
     let node = first_node(&harness).await;
-    let ran = unprotected(a_claim(), harness.clock_now(), UNKNOWN);
+    let ran = unprotected(a_claim(), harness.clock_now(), Some(UNKNOWN));
     assert_eq!(node.bring_in(ran.clone()).await, Ok(BroughtIn::Recorded));
     let record = found(&node, ran.claim.id).await.record;
     harness.clock().advance(A_MINUTE);
@@ -289,20 +289,84 @@ pub async fn what_ran_unprotected_does_not_replace_what_is_known<H: Harness>(har
             continue;
         }
         let before = found(&node, record.id).await;
-        let ran = unprotected(a_claim_of(&record), before.now, NOT_APPLIED);
+        let ran = unprotected(a_claim_of(&record), before.now, Some(NOT_APPLIED));
         let answer = node.bring_in(ran.clone()).await;
         assert_eq!(answer, Ok(BroughtIn::Beside { found: Box::new(before.clone()) }), "{state:?}");
         assert_eq!(found(&node, record.id).await, before);
         let entries = node.history(record.claim).await.expect("a history");
-        assert_eq!(entries.last().map(|entry| &*entry.what), Some("ran-unprotected"));
+        let words = entries.iter().rev().map(|entry| &*entry.what).take(2).collect::<Vec<_>>();
+        assert_eq!(words, ["ended-unprotected", "ran-unprotected"]);
         assert_eq!(node.bring_in(ran).await, Ok(BroughtIn::Again));
     }
 }
 
-fn unprotected(claim: NewClaim, begun: StoreTime, settlement: Settlement) -> Unprotected {
+/// What may be under way without a record is an execution for everybody else, until its end is
+/// known.
+pub async fn what_runs_unprotected_is_executing_until_its_end<H: Harness>(harness: H) {
+    let node = first_node(&harness).await;
+    let begun = harness.clock_now();
+    harness.clock().advance(HOUR);
+    for (settlement, expected) in [
+        (success(), State::Succeeded),
+        (failure(), State::FailedTerminal),
+        (UNKNOWN, State::Uncertain),
+    ] {
+        let running = unprotected(a_claim(), begun, None);
+        assert_eq!(node.bring_in(running.clone()).await, Ok(BroughtIn::Recorded));
+        assert_eq!(node.bring_in(running.clone()).await, Ok(BroughtIn::Again));
+        let there = found(&node, running.claim.id).await;
+        assert_eq!(there.record.state(there.now), State::Executing);
+        assert!(!there.record.lease_over(there.now), "it was begun long ago, and found now");
+        let ended = Unprotected { end: ended(settlement), ..running.clone() };
+        assert_eq!(node.bring_in(ended.clone()).await, Ok(BroughtIn::Recorded));
+        let there = found(&node, running.claim.id).await;
+        assert_eq!(there.record.state(there.now), expected);
+        for again in [running, ended] {
+            assert_eq!(node.bring_in(again).await, Ok(BroughtIn::Again));
+        }
+        assert_eq!(found(&node, there.record.id).await, there);
+    }
+}
+
+/// Beside what ran without a record no refusal is final, and its success is the outcome of a record
+/// that has none: noted and told at once, when no attempt executes any more.
+pub async fn a_success_unprotected_is_the_outcome_where_there_is_none<H: Harness>(harness: H) {
+    let node = first_node(&harness).await;
+    let record = executing(&node).await;
+    let running = unprotected(a_claim_of(&record), harness.clock_now(), None);
+    let beside = node.bring_in(running.clone()).await.expect("brought in");
+    assert!(matches!(beside, BroughtIn::Beside { .. }), "{beside:?}");
+    let ran = Unprotected { end: ended(success()), ..running };
+    assert_eq!(node.bring_in(ran.clone()).await, Ok(BroughtIn::Later), "another one executes");
+    for refusal in [failure(), NOT_APPLIED] {
+        let (why, _) = node.settle(record.ownership(), refusal).await.refused();
+        assert_eq!(why, WriteRefused::NotClean);
+    }
+    node.settle(record.ownership(), UNKNOWN).await.done();
+    let stub = released(&node).await;
+    let freed = unprotected(a_claim_of(&stub), harness.clock_now(), None);
+    node.bring_in(freed.clone()).await.expect("brought in");
+    let of = found(&node, stub.id).await.record;
+    node.settle(of.ownership(), UNKNOWN).await.done();
+    node.judge(judgement(&of, Ruling::NotApplied), None).await.done();
+    for ran in [ran, Unprotected { end: ended(success()), ..freed }] {
+        node.bring_in(ran.clone()).await.expect("brought in");
+        let there = found(&node, ran.claim.id).await;
+        assert_eq!(there.record.state(there.now), State::Succeeded);
+        assert_eq!(there.response, Some(an_answer()));
+        assert_eq!(node.bring_in(ran).await, Ok(BroughtIn::Again));
+        assert_eq!(found(&node, there.record.id).await, there);
+    }
+}
+
+fn ended(settlement: Settlement) -> Option<RunEnd> {
+    Some(RunEnd { settlement, seen: "as the test says".to_owned() })
+}
+
+fn unprotected(claim: NewClaim, begun: StoreTime, settlement: Option<Settlement>) -> Unprotected {
     let reason = format!("run {:?}", claim.owner);
     let statement = Statement { actor: "hapax".to_owned(), reason };
-    Unprotected { claim, begun, settlement, statement }
+    Unprotected { claim, begun, end: settlement.and_then(ended), statement }
 }
 
 fn a_taking() -> TakeDue {

@@ -93,6 +93,8 @@ pub(crate) enum Bug {
     BroughtInReplaces,
     BroughtInBeginsNow,
     BroughtInTwice,
+    RunsAreOver,
+    BesideStaysClean,
     // Lost answers.
     OwnClaimIsNotRecognised,
     OwnAdvanceIsNotRecognised,

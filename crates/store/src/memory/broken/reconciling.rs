@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use hapax_core::{
-    EndedBy, Ending, EndingKind, Judgement, OwnState, Owner, Ownership, Proof, Statement,
-    StoreTime, Unprotected, Until,
+    EndedBy, Ending, EndingKind, Judgement, OwnState, Owner, Ownership, Proof, RunEnd, Settlement,
+    Statement, StoreTime, Unprotected, Until,
 };
 
 use super::{Broken, Bug};
@@ -181,9 +181,21 @@ impl Reconcile for Broken {
                     Some(Bug::BroughtInTwice) => {
                         unprotected.statement.reason.push_str(&now.to_string());
                     }
+                    Some(Bug::RunsAreOver) => {
+                        let settlement = Settlement::Unknown { observed: None };
+                        let over = || RunEnd { settlement, seen: "nothing".to_owned() };
+                        unprotected.end.get_or_insert_with(over);
+                    }
                     _ => {}
                 }
-                data.bring_in(&unprotected, now)
+                let clean = data.row(&id).map(|row| row.record.clean);
+                let brought_in = data.bring_in(&unprotected, now);
+                if self.has(Bug::BesideStaysClean)
+                    && let (Some(row), Some(clean)) = (data.row_mut(&id), clean)
+                {
+                    row.record.clean = clean;
+                }
+                brought_in
             })
         })
     }

@@ -1,0 +1,183 @@
+//! What other processes on the same database noted: a key that ran at one of them is not executed
+//! here before the store knows of it.
+
+use std::{
+    collections::{HashMap, HashSet},
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime},
+};
+
+use hapax_core::{Classified, Problem, RecordId};
+use tokio::time::Instant;
+use tracing::warn;
+
+use super::{
+    hexadecimal::exactly,
+    words::{judge, ran_without_record},
+};
+use crate::{
+    causes::with_causes,
+    spool::{Ended, Glance, Line, Other, Spool, directory, glance, listed},
+};
+
+/// How long what was seen counts.
+const FRESH: Duration = Duration::from_millis(100);
+
+/// A directory that changed so lately may change again within the same moment of its clock.
+const SETTLES: Duration = Duration::from_secs(2);
+
+/// What is noted in the files of other processes, and was not brought in yet.
+pub(super) struct Others {
+    database: PathBuf,
+    looked: Option<Instant>,
+    /// How long the last reading took.
+    took: Duration,
+    /// The files, and when they were listed.
+    listed: Option<(Vec<PathBuf>, SystemTime)>,
+    seen: Vec<Glance>,
+    /// The records that may have run.
+    records: HashMap<RecordId, Ran>,
+    /// The runs under way that the store knows of.
+    in_store: HashSet<String>,
+}
+
+#[derive(Clone, Copy)]
+struct Ran {
+    may_again: bool,
+    is_in_store: bool,
+}
+
+impl Others {
+    pub(super) fn new(database: PathBuf) -> Self {
+        Self {
+            database,
+            looked: None,
+            took: Duration::ZERO,
+            listed: None,
+            seen: Vec::new(),
+            records: HashMap::new(),
+            in_store: HashSet::new(),
+        }
+    }
+
+    /// Whether anything is noted that the store may not know of.
+    pub(super) fn are_there(&self) -> bool {
+        self.records.values().any(|ran| !ran.is_in_store)
+    }
+
+    /// Whether a file of another process holds something.
+    pub(super) fn hold_something(&self) -> bool {
+        self.seen.iter().any(|glance| !glance.is_empty())
+    }
+
+    /// What a request gets whose key another process had, and the store may not know it; `None`:
+    /// nothing is known of it.
+    pub(super) fn known(&self, id: &RecordId) -> Option<Problem> {
+        let ran = self.records.get(id)?;
+        (!ran.may_again && !ran.is_in_store).then(ran_without_record)
+    }
+
+    /// The same, also where the store knows: it may not be there to say so.
+    pub(super) fn ever_known(&self, id: &RecordId) -> Option<Problem> {
+        let ran = self.records.get(id)?;
+        (!ran.may_again).then(ran_without_record)
+    }
+
+    pub(super) fn is_in_store(&self, run: &str) -> bool {
+        self.in_store.contains(run)
+    }
+
+    pub(super) fn note_in_store(&mut self, run: String, id: Option<RecordId>) {
+        self.in_store.insert(run);
+        if let Some(ran) = id.and_then(|id| self.records.get_mut(&id)) {
+            ran.is_in_store = true;
+        }
+    }
+
+    /// Reads what changed since it was last read. Reads nothing where that was just now, unless it
+    /// `must`.
+    pub(super) fn catch_up(&mut self, own: Option<&Path>, must: bool) {
+        // What takes long to read is not read all the time.
+        let fresh = if must { self.took * 2 } else { FRESH.max(self.took * 10) };
+        if self.looked.is_some_and(|looked| looked.elapsed() < fresh) {
+            return;
+        }
+        let begun = Instant::now();
+        let seen = self.glance(own);
+        if seen != self.seen {
+            // What changes while it is read is read again the next time.
+            self.seen = seen;
+            self.read(own);
+            self.took = begun.elapsed();
+        }
+        self.looked = Some(Instant::now());
+    }
+
+    fn glance(&mut self, own: Option<&Path>) -> Vec<Glance> {
+        let changed = std::fs::metadata(directory(&self.database)).and_then(|it| it.modified());
+        let stands = self.listed.as_ref().zip(changed.ok()).is_some_and(|((_, at), changed)| {
+            at.duration_since(changed).is_ok_and(|since| since > SETTLES)
+        });
+        if !stands {
+            let now = SystemTime::now();
+            match listed(&self.database) {
+                Ok(paths) => self.listed = Some((paths, now)),
+                Err(error) => warn!(%error, "what other processes noted cannot be looked for"),
+            }
+        }
+        let paths = self.listed.iter().flat_map(|(paths, _)| paths);
+        let paths = paths.filter(|path| Some(&***path) != own).cloned().collect::<Vec<_>>();
+        glance(&paths)
+    }
+
+    fn read(&mut self, own: Option<&Path>) {
+        let others = match Spool::others(&self.database, own) {
+            Ok(others) => others,
+            Err(error) => {
+                warn!(%error, "what other processes noted cannot be looked for");
+                return;
+            }
+        };
+        // Of one that cannot be read, what was known of it stays known.
+        let is_whole = others.iter().all(Result::is_ok);
+        for unreadable in others.iter().filter_map(|other| other.as_ref().err()) {
+            warn!(error = %with_causes(unreadable), "what another process noted is not known here");
+        }
+        if is_whole {
+            self.records.clear();
+        }
+        let mut noted = HashSet::new();
+        for Other { lines, .. } in others.iter().flatten() {
+            let ends = ends(lines);
+            for line in lines {
+                let Line::Begun(begun) = line else { continue };
+                noted.insert(begun.run.clone());
+                let Some(id) = exactly(&begun.record).map(RecordId::from_bytes) else { continue };
+                let may_again = ends.get(&*begun.run).is_some_and(|end| frees(end));
+                // A record with several runs is what all of them are.
+                let is_in_store = may_again || self.in_store.contains(&begun.run);
+                let all = Ran { may_again: true, is_in_store: true };
+                let ran = self.records.entry(id).or_insert(all);
+                ran.may_again &= may_again;
+                ran.is_in_store &= is_in_store;
+            }
+        }
+        if is_whole {
+            self.in_store.retain(|run| noted.contains(run));
+        }
+    }
+}
+
+/// Whether nothing happened: its key may be executed again, and its own process tells the store.
+pub(super) fn frees(end: &Ended) -> bool {
+    judge(false, end, true) == Classified::NotApplied
+}
+
+/// The ends in a file, by their runs.
+pub(super) fn ends(lines: &[Line]) -> HashMap<&str, &Ended> {
+    let ends = lines.iter().filter_map(|line| match line {
+        Line::Ended(ended) => Some((ended.run.as_str(), ended)),
+        Line::Begun(_) => None,
+    });
+    ends.collect()
+}
