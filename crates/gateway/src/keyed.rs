@@ -305,6 +305,7 @@ fn present(
     answer: Answer<Response<AnswerBody>>,
 ) -> Response<AnswerBody> {
     use ProblemKind::{InFlight, OutcomeNotKept, OutcomeUnknown};
+    let answer = shared.replay_room.hold(answer);
     let is_open = match &answer {
         Answer::Problem(problem) => {
             matches!(problem.kind, InFlight | OutcomeUnknown | OutcomeNotKept)

@@ -24,6 +24,7 @@ mod passthrough;
 mod preference;
 mod presenting;
 mod probe;
+mod replay_room;
 pub mod scope;
 pub mod server;
 mod shared;

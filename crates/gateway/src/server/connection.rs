@@ -6,10 +6,7 @@ use bytes::Bytes;
 use http::{Request, Response, Version, header::UPGRADE};
 use http_body::Body;
 use hyper::{body::Incoming, service::service_fn};
-use hyper_util::{
-    rt::{TokioExecutor, TokioIo},
-    server::conn::auto,
-};
+use hyper_util::{rt::TokioIo, server::conn::auto};
 use std::time::Duration;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -25,12 +22,13 @@ use super::{
     framing::{Followed, Unclear},
     handshake::Handshakes,
     stall::Stalling,
+    taking::{Answering, Streams, Taking},
 };
 use crate::tls::ClientCertificate;
 
 /// One client's connection.
 pub(super) struct Connection {
-    pub(super) builder: Arc<auto::Builder<TokioExecutor>>,
+    pub(super) builder: Arc<auto::Builder<Streams>>,
     pub(super) handshakes: Option<Arc<Handshakes>>,
     pub(super) peer: SocketAddr,
     pub(super) shutdown: CancellationToken,
@@ -45,7 +43,7 @@ impl Connection {
     where
         S: Fn(Request<Inbound>) -> F + Clone + Send + Sync + 'static,
         F: Future<Output = Response<B>> + Send + 'static,
-        B: Body<Data = Bytes> + Send + 'static,
+        B: Body<Data = Bytes> + Send + Unpin + 'static,
         B::Error: Into<Box<dyn Error + Send + Sync>>,
     {
         if let Err(error) = stream.set_nodelay(true) {
@@ -70,7 +68,7 @@ impl Connection {
         I: AsyncRead + AsyncWrite + Send + Unpin + 'static,
         S: Fn(Request<Inbound>) -> F + Clone + Send + Sync + 'static,
         F: Future<Output = Response<B>> + Send + 'static,
-        B: Body<Data = Bytes> + Send + 'static,
+        B: Body<Data = Bytes> + Send + Unpin + 'static,
         B::Error: Into<Box<dyn Error + Send + Sync>>,
     {
         let peer = Peer { address: self.peer, over_tls: self.handshakes.is_some() };
@@ -92,8 +90,14 @@ impl Connection {
             if has_upgrade {
                 extensions.insert(place.clone());
             }
-            let answering = service(Inbound::wrap(request, stalled));
-            async move { Ok::<_, Infallible>(answering.await) }
+            let (request, answered) = Inbound::wrap(request, stalled);
+            let answering = service(request);
+            async move {
+                let answer = answering.await;
+                answered.say();
+                let taking = Taking::of_this_stream();
+                Ok::<_, Infallible>(answer.map(|body| Answering::new(body, taking)))
+            }
         });
 
         let io = TokioIo::new(stream);

@@ -6,6 +6,7 @@ mod framing;
 mod handshake;
 mod inbound;
 mod stall;
+mod taking;
 
 use std::error::Error;
 use std::io;
@@ -16,7 +17,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
+use hyper_util::rt::TokioTimer;
 use hyper_util::server::conn::auto;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -28,6 +29,7 @@ use tracing::warn;
 use self::connection::Connection;
 pub(crate) use self::framing::Unclear;
 pub use self::inbound::{Inbound, IncompleteRequest};
+use self::taking::Streams;
 use crate::tls::ServerTls;
 
 /// What one listener allows its clients.
@@ -43,8 +45,9 @@ pub struct ServerLimits {
     /// The most connections at once, at least 1; 10,000 by default. More wait in the kernel's
     /// queue.
     pub max_connections: usize,
-    /// How long a client may take nothing of an answer, or over HTTP/1 send nothing of a body that
-    /// is being read, until its connection is closed; 60 s by default.
+    /// How long a client may take nothing of an answer, or send nothing of a body that is being
+    /// read; 60 s by default. Then its connection is closed, or over HTTP/2 the stream is reset.
+    /// Over HTTP/2 a client whose answer has begun may be silent for longer.
     pub stalled: Duration,
     /// How long requests in flight may take after shutdown was asked for; 30 s by default.
     pub drain: Duration,
@@ -105,7 +108,7 @@ pub async fn serve<S, F, B>(
 where
     S: Fn(Request<Inbound>) -> F + Clone + Send + Sync + 'static,
     F: Future<Output = Response<B>> + Send + 'static,
-    B: Body<Data = Bytes> + Send + 'static,
+    B: Body<Data = Bytes> + Send + Unpin + 'static,
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
     serve_tls(listener, None, service, limits, shutdown).await
@@ -130,7 +133,7 @@ pub async fn serve_tls<S, F, B>(
 where
     S: Fn(Request<Inbound>) -> F + Clone + Send + Sync + 'static,
     F: Future<Output = Response<B>> + Send + 'static,
-    B: Body<Data = Bytes> + Send + 'static,
+    B: Body<Data = Bytes> + Send + Unpin + 'static,
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
     let connections = TaskTracker::new();
@@ -164,9 +167,9 @@ where
     left
 }
 
-fn builder(limits: &ServerLimits) -> auto::Builder<TokioExecutor> {
+fn builder(limits: &ServerLimits) -> auto::Builder<Streams> {
     let header_bytes = limits.max_header_bytes.max(HYPER_MIN_BUFFER);
-    let mut builder = auto::Builder::new(TokioExecutor::new());
+    let mut builder = auto::Builder::new(Streams { stalled: limits.stalled });
     builder
         .http1()
         .timer(TokioTimer::new())

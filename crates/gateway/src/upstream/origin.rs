@@ -15,6 +15,7 @@ use super::{
     BaseError, NeverSent, Protocol, UpstreamConfig,
     connection::{self, Http1},
     http_2::{Http2, http_2},
+    pool::Place,
     unread::Unread,
 };
 use crate::tls::{ALPN_HTTP_2, UpstreamTls};
@@ -88,12 +89,13 @@ impl Origin {
     /// left of the limit.
     pub(super) async fn connect(
         &self,
+        place: Place,
         left: Duration,
         limit: Duration,
     ) -> Result<Fresh, NeverSent> {
         let deadline = Instant::now() + left;
         let connecting = async {
-            let stream = self.dial(deadline, limit).await?;
+            let stream = self.dial(place, deadline, limit).await?;
             let Some(tls) = &self.tls else {
                 return match self.protocol {
                     Protocol::Http2 => self.http_2(stream).await,
@@ -118,13 +120,18 @@ impl Origin {
     }
 
     /// A fresh connection that speaks HTTP/1.1 and can be turned into a tunnel.
-    pub(super) async fn connect_http_1(&self, limit: Duration) -> Result<Http1, NeverSent> {
+    pub(super) async fn connect_http_1(
+        &self,
+        place: Place,
+        left: Duration,
+        limit: Duration,
+    ) -> Result<Http1, NeverSent> {
         if self.protocol == Protocol::Http2 {
             return Err(NeverSent::NoUpgrade { authority: self.authority.clone() });
         }
-        let deadline = Instant::now() + limit;
+        let deadline = Instant::now() + left;
         let connecting = async {
-            let stream = self.dial(deadline, limit).await?;
+            let stream = self.dial(place, deadline, limit).await?;
             match &self.tls {
                 None => connection::http_1(stream).await,
                 Some(tls) => connection::http_1(self.shake(stream, tls, tls.http_1()).await?).await,
@@ -153,6 +160,7 @@ impl Origin {
 
     async fn dial(
         &self,
+        place: Place,
         deadline: Instant,
         limit: Duration,
     ) -> Result<Unread<TcpStream>, NeverSent> {
@@ -180,7 +188,7 @@ impl Origin {
                     if let Err(error) = stream.set_nodelay(true) {
                         debug!(%error, "TCP_NODELAY is not set");
                     }
-                    return Ok(Unread::new(stream));
+                    return Ok(Unread::new(stream).with(place));
                 }
                 Ok(Err(source)) => failed = NeverSent::Connect { authority: authority(), source },
                 Err(elapsed) => failed = timed_out(elapsed),
