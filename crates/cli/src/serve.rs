@@ -172,7 +172,11 @@ pub(crate) async fn run(args: Serve) -> Result<ExitCode, Failure> {
             let answer = answering.answer(&request);
             async move { answer }
         },
-        ServerLimits { drain: Duration::from_secs(1), ..ServerLimits::default() },
+        ServerLimits {
+            listener: "operator",
+            drain: Duration::from_secs(1),
+            ..ServerLimits::default()
+        },
         stop_operator.clone(),
     ));
     let answering = gateway.clone();

@@ -28,6 +28,7 @@ mod replay_room;
 pub mod scope;
 pub mod server;
 mod shared;
+mod sockets;
 mod spool;
 pub mod tls;
 mod tunnel;

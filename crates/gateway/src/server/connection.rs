@@ -11,7 +11,6 @@ use std::time::Duration;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpStream,
-    sync::OwnedSemaphorePermit,
 };
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
@@ -21,10 +20,11 @@ use super::{
     detect::Detecting,
     framing::{Followed, Unclear},
     handshake::Handshakes,
+    room::Taken,
     stall::Stalling,
     taking::{Answering, Streams, Taking},
 };
-use crate::tls::ClientCertificate;
+use crate::{sockets, tls::ClientCertificate};
 
 /// One client's connection.
 pub(super) struct Connection {
@@ -35,7 +35,7 @@ pub(super) struct Connection {
     pub(super) cut: CancellationToken,
     pub(super) detect_within: Duration,
     pub(super) stalled: Duration,
-    pub(super) permit: OwnedSemaphorePermit,
+    pub(super) taken: Taken,
 }
 
 impl Connection {
@@ -46,9 +46,7 @@ impl Connection {
         B: Body<Data = Bytes> + Send + Unpin + 'static,
         B::Error: Into<Box<dyn Error + Send + Sync>>,
     {
-        if let Err(error) = stream.set_nodelay(true) {
-            debug!(%error, "TCP_NODELAY is not set");
-        }
+        sockets::prepare(&stream);
         let Some(handshakes) = self.handshakes.clone() else {
             return self.serve(stream, None, service).await;
         };
@@ -72,7 +70,7 @@ impl Connection {
         B::Error: Into<Box<dyn Error + Send + Sync>>,
     {
         let peer = Peer { address: self.peer, over_tls: self.handshakes.is_some() };
-        let place = Place(Arc::new(self.permit));
+        let place = Place(Arc::new(self.taken));
         let stalled = self.stalled;
         let stream = Stalling::new(Detecting::new(stream, self.detect_within), stalled);
         let (stream, doubt) = Followed::new(stream);

@@ -5,6 +5,7 @@ mod detect;
 mod framing;
 mod handshake;
 mod inbound;
+mod room;
 mod stall;
 mod taking;
 
@@ -20,7 +21,6 @@ use http_body::Body;
 use hyper_util::rt::TokioTimer;
 use hyper_util::server::conn::auto;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -29,12 +29,15 @@ use tracing::warn;
 use self::connection::Connection;
 pub(crate) use self::framing::Unclear;
 pub use self::inbound::{Inbound, IncompleteRequest};
+use self::room::{Room, Taken};
 use self::taking::Streams;
 use crate::tls::ServerTls;
 
 /// What one listener allows its clients.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ServerLimits {
+    /// What the listener is called in metrics and in the log; `callers` by default.
+    pub listener: &'static str,
     /// How long a request's head may take, and how long an HTTP/1 connection may be idle; 30 s by
     /// default.
     pub header_read_timeout: Duration,
@@ -56,6 +59,7 @@ pub struct ServerLimits {
 impl Default for ServerLimits {
     fn default() -> Self {
         Self {
+            listener: "callers",
             header_read_timeout: Duration::from_secs(30),
             max_header_bytes: 64 * 1024,
             max_headers: HYPER_MAX_HEADERS,
@@ -78,9 +82,7 @@ pub struct Peer {
 /// The place that a connection takes among those that are allowed; in the extensions of a request
 /// that may turn it into a tunnel, which then keeps it. Given back when the last clone is dropped.
 #[derive(Clone, Debug)]
-pub(crate) struct Place(
-    #[expect(dead_code, reason = "it is there to be dropped")] Arc<OwnedSemaphorePermit>,
-);
+pub(crate) struct Place(#[expect(dead_code, reason = "it is there to be dropped")] Arc<Taken>);
 
 /// hyper's own default; setting it costs an allocation per request.
 const HYPER_MAX_HEADERS: usize = 100;
@@ -138,11 +140,11 @@ where
 {
     let connections = TaskTracker::new();
     let cut = CancellationToken::new();
-    let room = Arc::new(Semaphore::new(limits.max_connections.clamp(1, Semaphore::MAX_PERMITS)));
+    let mut room = Room::new(limits.max_connections, limits.listener);
     let builder = Arc::new(builder(&limits));
     let handshakes = handshake::handshakes(tls);
 
-    while let Some((stream, peer, permit)) = next(&listener, &room, &shutdown).await {
+    while let Some((stream, peer, taken)) = next(&listener, &mut room, &shutdown).await {
         let one = Connection {
             builder: Arc::clone(&builder),
             handshakes: handshakes.clone(),
@@ -151,7 +153,7 @@ where
             cut: cut.clone(),
             detect_within: limits.header_read_timeout,
             stalled: limits.stalled,
-            permit,
+            taken,
         };
         connections.spawn(one.run(stream, service.clone()));
     }
@@ -191,14 +193,13 @@ fn builder(limits: &ServerLimits) -> auto::Builder<Streams> {
 /// The next connection, as soon as there is room for one; `None` at shutdown.
 async fn next(
     listener: &TcpListener,
-    room: &Arc<Semaphore>,
+    room: &mut Room,
     shutdown: &CancellationToken,
-) -> Option<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
+) -> Option<(TcpStream, SocketAddr, Taken)> {
     let accepted = async {
-        // Never closed, so always acquired.
-        let permit = Arc::clone(room).acquire_owned().await.ok()?;
+        let taken = room.take().await?;
         let (stream, peer) = accept(listener).await;
-        Some((stream, peer, permit))
+        Some((stream, peer, taken))
     };
     tokio::select! {
         biased;

@@ -61,6 +61,12 @@ pub enum NeverSent {
         /// How many there may be.
         most: usize,
     },
+    /// An HTTP/2 upstream allows no requests at all (SETTINGS_MAX_CONCURRENT_STREAMS is 0).
+    #[error("{authority} takes no requests over HTTP/2 now; it allows 0 streams at once")]
+    NoStreams {
+        /// The upstream.
+        authority: String,
+    },
     /// A fresh connection closed before the request was written.
     #[error("the upstream closed the connection before the request was written")]
     HandedBack(#[source] BoxError),

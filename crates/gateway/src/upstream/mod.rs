@@ -162,6 +162,11 @@ impl Upstream {
         self.origin.tls()
     }
 
+    /// `http://host:port` or `https://host:port`, as metrics and the log name the service.
+    pub fn name(&self) -> &str {
+        self.origin.name()
+    }
+
     /// `host:port`, as it identifies the service.
     pub fn authority(&self) -> &str {
         self.origin.authority()
@@ -278,7 +283,12 @@ impl Upstream {
         self.speaks_http_1.store(matches!(fresh, Fresh::Http1(_)), Ordering::Relaxed);
         Ok(match fresh {
             Fresh::Http1(connection) => Taken::Http1(connection),
-            Fresh::Http2(connection) => Taken::Http2(self.pool.share(connection)),
+            Fresh::Http2(connection) => {
+                let slot = self.pool.share(connection);
+                Taken::Http2(slot.ok_or_else(|| NeverSent::NoStreams {
+                    authority: self.authority().to_owned(),
+                })?)
+            }
         })
     }
 

@@ -9,7 +9,6 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 use tokio_rustls::{TlsConnector, client::TlsStream};
-use tracing::debug;
 
 use super::{
     BaseError, NeverSent, Protocol, UpstreamConfig,
@@ -18,13 +17,18 @@ use super::{
     pool::Place,
     unread::Unread,
 };
-use crate::tls::{ALPN_HTTP_2, UpstreamTls};
+use crate::{
+    config::address,
+    sockets,
+    tls::{ALPN_HTTP_2, UpstreamTls},
+};
 
 /// The upstream's address, parsed.
 pub(super) struct Origin {
     host: String,
     port: u16,
     authority: String,
+    name: String,
     tls: Option<UpstreamTls>,
     protocol: Protocol,
 }
@@ -64,11 +68,17 @@ impl Origin {
             false => None,
         };
         let authority = authority.as_str().to_owned();
-        Ok(Self { host, port, authority, tls, protocol: config.protocol })
+        let name = address::origin(base);
+        Ok(Self { host, port, authority, name, tls, protocol: config.protocol })
     }
 
     pub(super) fn authority(&self) -> &str {
         &self.authority
+    }
+
+    /// As the configuration and records name it.
+    pub(super) fn name(&self) -> &str {
+        &self.name
     }
 
     pub(super) const fn tls(&self) -> Option<&UpstreamTls> {
@@ -185,9 +195,7 @@ impl Origin {
             let share = now + deadline.saturating_duration_since(now) / left;
             match timeout_at(share, TcpStream::connect(address)).await {
                 Ok(Ok(stream)) => {
-                    if let Err(error) = stream.set_nodelay(true) {
-                        debug!(%error, "TCP_NODELAY is not set");
-                    }
+                    sockets::prepare(&stream);
                     return Ok(Unread::new(stream).with(place));
                 }
                 Ok(Err(source)) => failed = NeverSent::Connect { authority: authority(), source },

@@ -100,13 +100,13 @@ impl Pool {
         Some(Taken::Http1(state.idle.remove(position).connection))
     }
 
-    /// Shares a new connection, and takes its first place.
-    pub(super) fn share(self: &Arc<Self>, connection: Http2) -> Slot {
-        let slot = connection.first_slot();
+    /// Shares a new connection, and takes its first place; `None` where its peer takes no requests.
+    pub(super) fn share(self: &Arc<Self>, connection: Http2) -> Option<Slot> {
+        let slot = connection.first_slot()?;
         let mut state = self.state.lock();
         state.shared.push(connection);
         self.reap_soon(&mut state);
-        slot
+        Some(slot)
     }
 
     fn put_at(self: &Arc<Self>, connection: Http1, limit: Duration, now: Instant) {
