@@ -86,6 +86,10 @@ pub(crate) struct Serve {
     observe: bool,
 }
 
+/// How much longer than executions the connections may take at a shutdown: whose execution was given
+/// up at the end of the drain is told so.
+const ANSWERING: Duration = Duration::from_secs(1);
+
 /// The flags under this heading are refused where a file defines operations of its own.
 const DEFAULT_OPERATION: &str = "The operation `default`: POST and PATCH with an Idempotency-Key";
 
@@ -143,7 +147,7 @@ pub(crate) async fn run(args: Serve) -> Result<ExitCode, Failure> {
     let limits = ServerLimits {
         max_connections: config.limits.max_connections,
         stalled: config.limits.stalled,
-        drain: config.limits.drain,
+        drain: config.limits.drain.saturating_add(ANSWERING),
         ..ServerLimits::default()
     };
     let (announce, drain) = (config.limits.announce, config.limits.drain);
@@ -168,7 +172,11 @@ pub(crate) async fn run(args: Serve) -> Result<ExitCode, Failure> {
             let answer = answering.answer(&request);
             async move { answer }
         },
-        ServerLimits { drain: Duration::from_secs(1), ..ServerLimits::default() },
+        ServerLimits {
+            listener: "operator",
+            drain: Duration::from_secs(1),
+            ..ServerLimits::default()
+        },
         stop_operator.clone(),
     ));
     let answering = gateway.clone();
@@ -188,7 +196,7 @@ pub(crate) async fn run(args: Serve) -> Result<ExitCode, Failure> {
     say(&format!("operator on {}://{}", schemes.1, addresses.1));
     say(&format!("listening on {}://{}", schemes.0, addresses.0));
 
-    signals.until_stop(|| reload(&gateway, &certificates, &flags)).await;
+    signals.until_stop(|| reload(&gateway, &certificates, &flags, addresses.0)).await;
     operator.leave();
     if !announce.is_zero() {
         info!(?announce, "stopping soon: not ready any more, and still serving");
@@ -265,14 +273,9 @@ fn raise_file_limit(connections: usize) {
 fn not_in_front_of_itself(config: &Config, listening: SocketAddr) -> Result<(), Failure> {
     let is_us = |service: &&Service| {
         let host = service.upstream.host().unwrap_or_default();
-        let here = host == "localhost"
-            || host
-                .trim_matches(['[', ']'])
-                .parse::<IpAddr>()
-                .is_ok_and(|ip| ip == listening.ip() || ip.is_unspecified() || ip.is_loopback());
         let own_port = if service.upstream.scheme_str() == Some("https") { 443 } else { 80 };
-        let reached = listening.ip().is_unspecified() || listening.ip().is_loopback();
-        here && reached && service.upstream.port_u16().unwrap_or(own_port) == listening.port()
+        service.upstream.port_u16().unwrap_or(own_port) == listening.port()
+            && reaches(host, listening.ip().to_canonical())
     };
     match config.services.iter().find(is_us) {
         None => Ok(()),
@@ -281,6 +284,21 @@ fn not_in_front_of_itself(config: &Config, listening: SocketAddr) -> Result<(), 
              address of the service, or another --listen",
             service.origin()
         ))),
+    }
+}
+
+/// Whether connections to a host come to whoever listens there, as far as the names alone tell.
+fn reaches(host: &str, listening: IpAddr) -> bool {
+    let is_local = listening.is_unspecified() || listening.is_loopback();
+    match host.trim_matches(['[', ']']).parse::<IpAddr>() {
+        Err(_) => is_local && host.eq_ignore_ascii_case("localhost"),
+        Ok(address) => {
+            let address = address.to_canonical();
+            // Connecting to no address in particular is connecting to this machine.
+            address == listening
+                || (is_local && address.is_unspecified())
+                || (listening.is_unspecified() && address.is_loopback())
+        }
     }
 }
 
@@ -329,15 +347,24 @@ pub(crate) fn say(line: &str) {
 }
 
 /// Puts what the file says now in the place of what it said before, or says why not.
-async fn reload(gateway: &Gateway, certificates: &Certificates, flags: &Flags) {
+async fn reload(
+    gateway: &Gateway,
+    certificates: &Certificates,
+    flags: &Flags,
+    listening: SocketAddr,
+) {
     let all = certificates.clone();
     // What came of it is logged and counted there.
     let _ = tokio::task::spawn_blocking(move || all.reload()).await;
     let Some(file) = &flags.config else {
         return warn!("there is no configuration file to read again; see --config");
     };
-    let reloaded = match Config::load(flags, Environment::of_process()) {
-        Err(error) => Err(error.to_string()),
+    let loaded = Config::load(flags, Environment::of_process()).map_err(|error| error.to_string());
+    let in_front = |config: &Config| {
+        not_in_front_of_itself(config, listening).map_err(|failure| failure.message)
+    };
+    let reloaded = match loaded.and_then(|config| in_front(&config).map(|()| config)) {
+        Err(why) => Err(why),
         Ok(config) => {
             let lines = config.describe();
             let reloaded = gateway.reload(config).await.map(|()| lines);
@@ -375,15 +402,25 @@ impl Signals {
         })
     }
 
-    /// Ends when the process is to stop; until then every SIGHUP has something read again.
+    /// Ends when the process is to stop; until then every SIGHUP has something read again. What is
+    /// being read then is given up.
     async fn until_stop<F: Future<Output = ()>>(&mut self, reload: impl Fn() -> F) {
-        loop {
+        let stopped = async {
             tokio::select! {
-                biased;
-                _ = self.terminate.recv() => return,
-                _ = self.interrupt.recv() => return,
-                _ = self.hang_up.recv() => reload().await,
+                _ = self.terminate.recv() => {}
+                _ = self.interrupt.recv() => {}
             }
+        };
+        let reloading = async {
+            while self.hang_up.recv().await.is_some() {
+                reload().await;
+            }
+            std::future::pending().await
+        };
+        tokio::select! {
+            biased;
+            () = stopped => {}
+            () = reloading => {}
         }
     }
 
@@ -413,4 +450,32 @@ fn install_metrics() -> Result<PrometheusHandle, Failure> {
     hapax_gateway::metric_definitions::describe();
     hapax_sql::telemetry::describe();
     Ok(handle)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_own_address_is_known_by_every_name_that_says_it() {
+        for (host, listening, expected) in [
+            ("127.0.0.1", "0.0.0.0", true),
+            ("127.0.0.2", "0.0.0.0", true),
+            ("0.0.0.0", "0.0.0.0", true),
+            ("0.0.0.0", "127.0.0.1", true),
+            ("localhost", "127.0.0.1", true),
+            ("LOCALHOST", "::", true),
+            ("[::1]", "::", true),
+            ("[::ffff:127.0.0.1]", "0.0.0.0", true),
+            ("[::ffff:127.0.0.1]", "127.0.0.1", true),
+            ("10.0.0.5", "10.0.0.5", true),
+            ("127.0.0.2", "127.0.0.1", false),
+            ("localhost", "10.0.0.5", false),
+            ("10.0.0.6", "0.0.0.0", false),
+            ("api.example", "0.0.0.0", false),
+        ] {
+            let address = listening.parse().expect("an address");
+            assert_eq!(reaches(host, address), expected, "{host} {listening}");
+        }
+    }
 }

@@ -6,7 +6,7 @@ use hapax::{
     Answer, Attempt, Ended, Executed, FirstOutcome, Sent,
     http::{
         BrokenOff, KeyPlace, RequestIntent, authorized,
-        body::{Buffered, read_bounded},
+        body::{Buffered, ReadError, read_bounded},
         body_key, check_compared, fingerprint,
         headers::{
             HAPAX_ATTEMPT, HAPAX_DEADLINE, IDEMPOTENCY_KEY, strip_look_alikes,
@@ -17,9 +17,8 @@ use hapax::{
 };
 use hapax_core::{EffectId, Fingerprint, Problem, ProblemKind, RecordId, Scope, StoreTime};
 use http::{HeaderValue, Request, Response, StatusCode, Version, header::EXPECT, request::Parts};
-use metrics::counter;
 use tokio::sync::oneshot;
-use tracing::{Instrument, info, info_span};
+use tracing::{Instrument, info, info_span, warn};
 
 use crate::{
     answer_body::AnswerBody,
@@ -28,11 +27,10 @@ use crate::{
     causes::with_causes,
     cors::{self, AnswerOf},
     forwarded, headers,
-    metric_definitions::UPSTREAM_FAILURES,
     outage::Passing,
     passthrough,
     preference::Preference,
-    server::Inbound,
+    server::{Inbound, IncompleteRequest},
     shared::{Route, Shared},
     unprotected::{Goes, Passed, WithoutRecord},
     upstream::{OutBody, Reuse, SendError, Upstream},
@@ -163,7 +161,7 @@ async fn prepare(
     check_compared(&route.fields.compared, &head.headers)?;
     let buffered = read_bounded(body, shared.read_limits, &shared.budget)
         .await
-        .map_err(|error| error.problem())?;
+        .map_err(|error| body_problem(&error))?;
     let content = needed_content(
         policy,
         place,
@@ -198,6 +196,18 @@ async fn prepare(
     let fingerprint = fingerprint(operation, &intent).await?;
     let id = RecordId::new(&scope, operation.name(), &key);
     Ok(Prepared::Keyed(Box::new(Keyed { id, scope, fingerprint, intent, buffered, question })))
+}
+
+/// The problem of a body that did not come whole; one that stopped was too slow.
+fn body_problem(error: &ReadError) -> Problem {
+    match error {
+        ReadError::Incomplete(cause)
+            if let Some(stopped @ IncompleteRequest::Stalled) = cause.downcast_ref() =>
+        {
+            Problem::new(ProblemKind::BodyTimeout, stopped.to_string())
+        }
+        error => error.problem(),
+    }
 }
 
 /// The engine claims, decides, executes by [`forward`] and settles: 5. to 9. Then the reply, and
@@ -333,6 +343,7 @@ fn present(
     answer: Answer<Response<AnswerBody>>,
 ) -> Response<AnswerBody> {
     use ProblemKind::{InFlight, OutcomeNotKept, OutcomeUnknown};
+    let answer = shared.replay_room.hold(answer);
     let is_open = match &answer {
         Answer::Problem(problem) => {
             matches!(problem.kind, InFlight | OutcomeUnknown | OutcomeNotKept)
@@ -413,15 +424,15 @@ pub(crate) async fn forward(
     let answer = match upstream.send_telling(request, Reuse::Keyed, sent).await {
         Ok(answer) => answer,
         Err(SendError::NeverSent { reason }) => {
-            counter!(UPSTREAM_FAILURES, "sent" => "no").increment(1);
-            let reason = with_causes(&reason);
-            info!(%effect_id, reason, "the request was not sent, or was refused unread; nothing was applied");
+            passthrough::count_failure(upstream, "no");
+            let (service, reason) = (upstream.name(), with_causes(&reason));
+            warn!(%effect_id, service, reason, "the request was not sent, or was refused unread; nothing was applied");
             return Executed { ended: Ended::NeverSent, live: None };
         }
         Err(SendError::Unknown { reason }) => {
-            counter!(UPSTREAM_FAILURES, "sent" => "maybe").increment(1);
-            let reason = with_causes(&reason);
-            info!(%effect_id, reason, "the request went out and no answer came back");
+            passthrough::count_failure(upstream, "maybe");
+            let (service, reason) = (upstream.name(), with_causes(&reason));
+            info!(%effect_id, service, reason, "the request went out and no answer came back");
             return Executed { ended: Ended::Lost, live: None };
         }
     };
@@ -432,8 +443,8 @@ pub(crate) async fn forward(
             Executed { ended: Ended::Answered(reply), live: Some(answer.map(AnswerBody::from)) }
         }
         Err(BrokenOff { status, received, error }) => {
-            counter!(UPSTREAM_FAILURES, "sent" => "maybe").increment(1);
-            info!(%effect_id, status, received, %error, "the answer broke off; it proves nothing");
+            passthrough::count_failure(upstream, "maybe");
+            info!(%effect_id, service = upstream.name(), status, received, %error, "the answer broke off; it proves nothing");
             Executed { ended: Ended::Lost, live: None }
         }
     }

@@ -19,8 +19,10 @@ pub const REQUEST_SECONDS: &str = "hapax_request_seconds";
 pub const OBSERVED: &str = "hapax_observed_total";
 /// Observe mode: arrivals that were not reported, by `reason`.
 pub const UNOBSERVED: &str = "hapax_unobserved_total";
-/// Failures to get an answer from the service, by whether the request was `sent`.
+/// Failures to get an answer from a `service`, by whether the request was `sent`.
 pub const UPSTREAM_FAILURES: &str = "hapax_upstream_failures_total";
+/// Connections that are open now, tunnels included, by `listener`: `callers` or `operator`.
+pub const CONNECTIONS: &str = "hapax_connections";
 /// Connections that were turned into tunnels (`Upgrade`) and are open now.
 pub const TUNNELS: &str = "hapax_tunnels";
 /// TLS handshakes with callers and operators that did not come to an end, by `reason`.
@@ -64,6 +66,7 @@ pub fn describe() {
     describe_counter!(UNOBSERVED, "Observe mode: arrivals that were not reported");
     describe_counter!(RELOADS, "Configurations put in place, or refused");
     describe_counter!(UPSTREAM_FAILURES, "Requests without an answer from the service");
+    describe_gauge!(CONNECTIONS, "Connections that are open");
     describe_gauge!(TUNNELS, "Upgraded connections that are open");
     describe_counter!(TLS_FAILURES, "TLS handshakes that came to no end");
     describe_counter!(TLS_RELOADS, "Changed certificate files that were looked at");

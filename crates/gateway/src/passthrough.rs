@@ -9,7 +9,7 @@ use hapax::http::{
 use hapax_core::{Problem, ProblemKind};
 use http::{HeaderMap, HeaderValue, Request, Response, header::EXPECT, request::Parts};
 use metrics::counter;
-use tracing::info;
+use tracing::{info, warn};
 
 use crate::{
     answer_body::AnswerBody,
@@ -39,7 +39,7 @@ pub(crate) async fn answer(
         Some((protocol, client)) => {
             let request = outgoing(head, body, strip_ours);
             let answer = upstream.upgrade(request, protocol).await;
-            answer.map_err(problem).map(|mut answer| {
+            answer.map_err(|error| problem(upstream, error)).map(|mut answer| {
                 shared.tunnels.join(client, &mut answer);
                 answer
             })
@@ -78,7 +78,8 @@ pub(crate) async fn send(
     if expects {
         request.headers_mut().insert(EXPECT, HeaderValue::from_static("100-continue"));
     }
-    upstream.send(request, Reuse::Unkeyed).await.map_err(problem)
+    let answer = upstream.send(request, Reuse::Unkeyed).await;
+    answer.map_err(|error| problem(upstream, error))
 }
 
 /// Whether the client sends its body when it is asked to; the service then decides that.
@@ -98,7 +99,8 @@ fn outgoing(mut head: Parts, body: OutBody, strip_ours: bool) -> Request<OutBody
     Request::from_parts(head, body)
 }
 
-fn problem(error: SendError) -> Problem {
+fn problem(upstream: &Upstream, error: SendError) -> Problem {
+    let service = upstream.name();
     match error {
         SendError::NeverSent { reason: reason @ NeverSent::NoUpgrade { .. } } => {
             info!(%reason, "an Upgrade was refused");
@@ -106,8 +108,8 @@ fn problem(error: SendError) -> Problem {
             Problem::new(ProblemKind::UpgradeRefused, detail)
         }
         SendError::NeverSent { reason } => {
-            counter!(UPSTREAM_FAILURES, "sent" => "no").increment(1);
-            info!(reason = with_causes(&reason), "a request could not be passed on");
+            count_failure(upstream, "no");
+            warn!(service, reason = with_causes(&reason), "a request could not be passed on");
             Problem::new(
                 ProblemKind::UpstreamUnreachable,
                 "The service could not be reached and the request was not sent.",
@@ -121,12 +123,19 @@ fn problem(error: SendError) -> Problem {
             Problem::new(ProblemKind::UpstreamFailed, detail).with_status(400)
         }
         SendError::Unknown { reason } => {
-            counter!(UPSTREAM_FAILURES, "sent" => "maybe").increment(1);
-            info!(reason = with_causes(&reason), "a request was passed on and no answer came back");
+            count_failure(upstream, "maybe");
+            let reason = with_causes(&reason);
+            warn!(service, reason, "a request was passed on and no answer came back");
             Problem::new(
                 ProblemKind::UpstreamFailed,
                 "The request was sent and the service did not answer; it may have been processed.",
             )
         }
     }
+}
+
+/// Counts a request without an answer, by whether it was sent.
+pub(crate) fn count_failure(upstream: &Upstream, sent: &'static str) {
+    let service = upstream.name().to_owned();
+    counter!(UPSTREAM_FAILURES, "service" => service, "sent" => sent).increment(1);
 }

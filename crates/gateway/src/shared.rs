@@ -29,6 +29,7 @@ use crate::{
     outage::{Outage, OutageError},
     presenting::Presentation,
     probe::{AuthorizationError, HttpProber},
+    replay_room::ReplayRoom,
     scope::{ScopeSourceError, Scopes},
     tls::UpstreamTls,
     tunnel::Tunnels,
@@ -42,6 +43,7 @@ pub(crate) struct Shared {
     pub(crate) scopes: Arc<Scopes>,
     pub(crate) read_limits: ReadLimits,
     pub(crate) budget: BufferBudget,
+    pub(crate) replay_room: ReplayRoom,
     pub(crate) observer: Observer,
     pub(crate) tunnels: Tunnels,
     /// Whether no operation enforces: then not even our own fields are touched anywhere.
@@ -97,6 +99,7 @@ impl Shared {
                 connect_timeout: config.limits.connect,
                 protocol: service.protocol,
                 tls: service.tls.clone(),
+                max_connections: config.limits.max_connections,
                 ..UpstreamConfig::default()
             };
             Upstream::new(&service.upstream, how)
@@ -168,6 +171,10 @@ impl Shared {
                     || BufferBudget::new(config.limits.buffered_total),
                     |before| before.budget.clone(),
                 ),
+            replay_room: before
+                .map(|before| &before.replay_room)
+                .filter(|room| room.limit() == config.limits.buffered_total)
+                .map_or_else(|| ReplayRoom::new(config.limits.buffered_total), Clone::clone),
             observer: before.map(|before| before.observer.clone()).unwrap_or_default(),
             tunnels: before.map(|before| before.tunnels.clone()).unwrap_or_default(),
             only_observes,

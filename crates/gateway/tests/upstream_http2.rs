@@ -165,6 +165,33 @@ async fn p41_a_refused_stream_was_never_sent_and_is_sent_once_more_where_its_bod
 }
 
 #[tokio::test]
+async fn p41_a_service_that_allows_no_streams_gets_no_request() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let upstream = upstream_at(listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            tokio::spawn(async move {
+                // SETTINGS_MAX_CONCURRENT_STREAMS = 0.
+                stream.write_all(b"\0\0\x06\x04\0\0\0\0\0").await.unwrap();
+                tokio::task::yield_now().await;
+                stream.write_all(b"\0\x03\0\0\0\0").await.unwrap();
+                let _ = stream.read_to_end(&mut Vec::new()).await;
+            });
+        }
+    });
+    for _ in 0..20 {
+        let sent = Sent::default();
+        let answer = bounded(upstream.send_telling(pay(), Reuse::Keyed, &sent)).await;
+        let Err(SendError::NeverSent { reason: NeverSent::NoStreams { .. } }) = answer else {
+            panic!("{answer:?}");
+        };
+    }
+}
+
+#[tokio::test]
 async fn p41_a_refused_stream_whose_body_streamed_was_never_sent() {
     let (upstream, connections) = service(|mut connection, _| async move {
         let (_, mut responder) = next(&mut connection).await;

@@ -140,7 +140,7 @@ pub(super) fn endpoint(text: &str, example: &str) -> Result<Endpoint, Fault> {
 }
 
 /// The origin of an upstream as records remember it: `http://host:port` or `https://host:port`.
-pub(super) fn origin(upstream: &Uri) -> String {
+pub(crate) fn origin(upstream: &Uri) -> String {
     let scheme = upstream.scheme_str().unwrap_or("http");
     format!("{scheme}://{}", upstream.authority().map_or("", |authority| authority.as_str()))
 }

@@ -105,7 +105,7 @@ pub(super) fn rank(host: Option<&HostPattern>) -> (u8, usize) {
 /// what it names is no host (RFC 9112, section 3.2).
 pub(crate) fn of_request(head: &Parts) -> Option<Cow<'_, str>> {
     if let Some(authority) = head.uri.authority() {
-        return Some(spelled(authority.host()));
+        return has_right_port(authority).then(|| spelled(authority.host()));
     }
     let field = head.headers.get(HOST).map_or(&b""[..], |value| value.as_bytes());
     if field.is_empty() {
@@ -113,10 +113,24 @@ pub(crate) fn of_request(head: &Parts) -> Option<Cow<'_, str>> {
     }
     let text = std::str::from_utf8(field).ok()?;
     let authority = Authority::try_from(text).ok()?;
-    if text.contains('@') || authority.host().is_empty() {
+    if text.contains('@') || authority.host().is_empty() || !has_right_port(&authority) {
         return None;
     }
     text.get(..authority.host().len()).map(spelled)
+}
+
+/// Whether what stands behind the host is a port, or nothing (RFC 3986, section 3.2.3).
+fn has_right_port(authority: &Authority) -> bool {
+    let whole = authority.as_str();
+    let rest = whole.rsplit_once('@').map_or(whole, |(_, host)| host);
+    let rest = rest.get(authority.host().len()..).unwrap_or_default();
+    match rest.strip_prefix(':') {
+        None => rest.is_empty(),
+        Some(port) => {
+            port.bytes().all(|byte| byte.is_ascii_digit())
+                && (port.is_empty() || port.parse::<u16>().is_ok())
+        }
+    }
 }
 
 /// A host in lower case, without the dot that may end it.
@@ -221,6 +235,13 @@ mod tests {
             ("/x", None, Some("")),
             ("/x", Some("a b"), None),
             ("/x", Some("me@a"), None),
+            ("/x", Some("a.b:"), Some("a.b")),
+            ("/x", Some("a.b:abc"), None),
+            ("/x", Some("a.b:99999"), None),
+            ("/x", Some("a.b:+80"), None),
+            ("/x", Some("[::1]:x"), None),
+            ("http://A.b:x/x", Some("other"), None),
+            ("http://me@A.b:1/x", Some("other"), Some("a.b")),
             ("http://A.b:1/x", Some("other"), Some("a.b")),
         ] {
             let mut request = http::Request::builder().uri(target);

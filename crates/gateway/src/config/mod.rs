@@ -11,7 +11,7 @@ use std::{collections::BTreeMap, fs, net::SocketAddr, path::Path, sync::Arc};
 use hapax_core::OperationPolicy;
 use http::{HeaderName, Method};
 
-mod address;
+pub(crate) mod address;
 mod build;
 mod check;
 mod cors;

@@ -83,6 +83,18 @@ fn node(text: &str) -> Option<IpAddr> {
     address.map(|address| address.to_canonical())
 }
 
+/// Whether each line ends outside quotes: what is appended to another would be swallowed.
+pub(super) fn is_whole(headers: &HeaderMap) -> bool {
+    headers.get_all(FORWARDED).iter().all(|line| {
+        let (mut quoted, mut escaped) = (false, false);
+        for byte in line.as_bytes() {
+            quoted ^= *byte == b'"' && !escaped;
+            escaped = quoted && *byte == b'\\' && !escaped;
+        }
+        !quoted
+    })
+}
+
 /// The elements over all lines.
 fn elements(headers: &HeaderMap) -> Vec<String> {
     let lines = headers.get_all(FORWARDED).into_iter();

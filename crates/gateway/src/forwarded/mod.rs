@@ -90,7 +90,14 @@ impl Forwarding {
             return;
         }
         if !is_trusted {
-            remove_all(&mut head.headers);
+            remove_where(&mut head.headers, |name| speaks_of_it(name.as_str()));
+        }
+        // Many servers read both spellings as one, and proxies pass on what they do not know.
+        remove_where(&mut head.headers, |name| {
+            name.as_str().contains('_') && speaks_of_it(name.as_str())
+        });
+        if !chain::is_whole(&head.headers) {
+            head.headers.remove(FORWARDED);
         }
         let told = self.told(address, over_tls, &mut head.headers, &head.uri);
         head.extensions.insert(Told(told));
@@ -174,18 +181,17 @@ fn host(headers: &HeaderMap, uri: &Uri) -> Option<HeaderValue> {
     }
 }
 
-/// Removes all that says where a request comes from, also where a `_` stands for a `-`: many
-/// servers read both as one.
-fn remove_all(headers: &mut HeaderMap) {
-    let speaks_of_it = |name: &HeaderName| {
-        let name = name.as_str();
-        name == FORWARDED.as_str()
-            || name.get(..X_FORWARDED.len()).is_some_and(|start| {
-                let dashed = start.bytes().map(|byte| if byte == b'_' { b'-' } else { byte });
-                dashed.eq(X_FORWARDED.bytes())
-            })
-    };
-    let found: Vec<_> = headers.keys().filter(|name| speaks_of_it(name)).cloned().collect();
+/// Whether a field says where a request comes from, also where a `_` stands for a `-`.
+fn speaks_of_it(name: &str) -> bool {
+    name == FORWARDED.as_str()
+        || name.get(..X_FORWARDED.len()).is_some_and(|start| {
+            let dashed = start.bytes().map(|byte| if byte == b'_' { b'-' } else { byte });
+            dashed.eq(X_FORWARDED.bytes())
+        })
+}
+
+fn remove_where(headers: &mut HeaderMap, is_one: impl Fn(&HeaderName) -> bool) {
+    let found: Vec<_> = headers.keys().filter(|name| is_one(name)).cloned().collect();
     for name in found {
         headers.remove(name);
     }

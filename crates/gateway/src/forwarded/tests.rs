@@ -75,6 +75,26 @@ fn from_a_trusted_proxy_the_chain_is_kept_and_appended_to() {
 }
 
 #[test]
+fn what_a_proxy_passes_on_unseen_does_not_count() {
+    for (line, kept) in [
+        ("for=\"x;", false),
+        ("for=\"x\\\"", false),
+        ("for=\"x\\\"\"", true),
+        ("for=1.1.1.1", true),
+    ] {
+        let fields =
+            [("x_forwarded_for", "6.6.6.6"), ("x-forwarded_port", "1"), ("forwarded", line)];
+        let (headers, _) = passed(&forwarding(&["10.0.0.0/8"], Fields::Both), PROXY, &fields);
+        assert_eq!(all(&headers, "x-forwarded-for"), [PROXY]);
+        assert_eq!(all(&headers, "x_forwarded_for"), [""; 0]);
+        assert_eq!(all(&headers, "x-forwarded_port"), [""; 0]);
+        let element = "for=10.0.0.1;host=\"api.example.com:8080\";proto=https";
+        let expected = if kept { format!("{line}, {element}") } else { element.to_owned() };
+        assert_eq!(all(&headers, "forwarded"), [expected]);
+    }
+}
+
+#[test]
 fn the_client_is_the_first_from_the_right_that_is_not_trusted() {
     for (fields, name, chain, expected) in [
         (Fields::XForwarded, "x-forwarded-for", "6.6.6.6, 1.1.1.1, 10.2.2.2", "1.1.1.1"),

@@ -6,15 +6,11 @@ use bytes::Bytes;
 use http::{Request, Response, Version, header::UPGRADE};
 use http_body::Body;
 use hyper::{body::Incoming, service::service_fn};
-use hyper_util::{
-    rt::{TokioExecutor, TokioIo},
-    server::conn::auto,
-};
+use hyper_util::{rt::TokioIo, server::conn::auto};
 use std::time::Duration;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpStream,
-    sync::OwnedSemaphorePermit,
 };
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
@@ -24,20 +20,22 @@ use super::{
     detect::Detecting,
     framing::{Followed, Unclear},
     handshake::Handshakes,
+    room::Taken,
     stall::Stalling,
+    taking::{Answering, Streams, Taking},
 };
-use crate::tls::ClientCertificate;
+use crate::{sockets, tls::ClientCertificate};
 
 /// One client's connection.
 pub(super) struct Connection {
-    pub(super) builder: Arc<auto::Builder<TokioExecutor>>,
+    pub(super) builder: Arc<auto::Builder<Streams>>,
     pub(super) handshakes: Option<Arc<Handshakes>>,
     pub(super) peer: SocketAddr,
     pub(super) shutdown: CancellationToken,
     pub(super) cut: CancellationToken,
     pub(super) detect_within: Duration,
     pub(super) stalled: Duration,
-    pub(super) permit: OwnedSemaphorePermit,
+    pub(super) taken: Taken,
 }
 
 impl Connection {
@@ -45,12 +43,10 @@ impl Connection {
     where
         S: Fn(Request<Inbound>) -> F + Clone + Send + Sync + 'static,
         F: Future<Output = Response<B>> + Send + 'static,
-        B: Body<Data = Bytes> + Send + 'static,
+        B: Body<Data = Bytes> + Send + Unpin + 'static,
         B::Error: Into<Box<dyn Error + Send + Sync>>,
     {
-        if let Err(error) = stream.set_nodelay(true) {
-            debug!(%error, "TCP_NODELAY is not set");
-        }
+        sockets::prepare(&stream);
         let Some(handshakes) = self.handshakes.clone() else {
             return self.serve(stream, None, service).await;
         };
@@ -70,11 +66,11 @@ impl Connection {
         I: AsyncRead + AsyncWrite + Send + Unpin + 'static,
         S: Fn(Request<Inbound>) -> F + Clone + Send + Sync + 'static,
         F: Future<Output = Response<B>> + Send + 'static,
-        B: Body<Data = Bytes> + Send + 'static,
+        B: Body<Data = Bytes> + Send + Unpin + 'static,
         B::Error: Into<Box<dyn Error + Send + Sync>>,
     {
         let peer = Peer { address: self.peer, over_tls: self.handshakes.is_some() };
-        let place = Place(Arc::new(self.permit));
+        let place = Place(Arc::new(self.taken));
         let stalled = self.stalled;
         let stream = Stalling::new(Detecting::new(stream, self.detect_within), stalled);
         let (stream, doubt) = Followed::new(stream);
@@ -92,8 +88,14 @@ impl Connection {
             if has_upgrade {
                 extensions.insert(place.clone());
             }
-            let answering = service(Inbound::wrap(request, stalled));
-            async move { Ok::<_, Infallible>(answering.await) }
+            let (request, answered) = Inbound::wrap(request, stalled);
+            let answering = service(request);
+            async move {
+                let answer = answering.await;
+                answered.say();
+                let taking = Taking::of_this_stream();
+                Ok::<_, Infallible>(answer.map(|body| Answering::new(body, taking)))
+            }
         });
 
         let io = TokioIo::new(stream);

@@ -17,8 +17,12 @@ use std::{
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// How much of a line is looked at: the fields that matter are shorter.
+/// How much of a line is looked at: the fields that matter are shorter, and where one is not, what it
+/// says is not clear.
 const LOOKED_AT: usize = 256;
+
+/// The first line of an HTTP/2 connection, which is no request (RFC 9113, section 3.4).
+const PREFACE: &[u8] = b"PRI * HTTP/2.0";
 
 /// Put into the extensions of a request whose end is not clear.
 #[derive(Clone, Copy, Debug)]
@@ -68,7 +72,7 @@ enum At {
     /// In a chunk of which so much is to come, its line end included.
     Chunk(u64),
     Trailers,
-    /// It is not HTTP/1 any more, or so wrong that hyper refuses it.
+    /// It is not HTTP/1 any more, or nothing behind it is clear.
     Lost,
 }
 
@@ -84,6 +88,7 @@ struct Head {
 #[derive(Default)]
 struct Line {
     start: Vec<u8>,
+    is_cut: bool,
     last: Option<u8>,
 }
 
@@ -130,51 +135,55 @@ impl Scan {
         self.line.add(part);
         let Some((_, rest)) = end.and_then(|_| rest.split_first()) else { return rest };
         let line = std::mem::take(&mut self.line);
-        let ends_in_crlf = line.last == Some(b'\r');
         let text = line.start.strip_suffix(b"\r").unwrap_or(&line.start);
         match self.at {
-            At::ChunkSize => self.end_chunk_size(text),
+            At::ChunkSize => self.end_chunk_size(text, line.is_cut),
             At::Trailers if text.is_empty() => self.at = At::Head,
             At::Trailers => {}
-            _ => {
-                self.end_head_line(text);
-                if !ends_in_crlf {
-                    self.doubt();
-                }
-            }
+            _ => self.end_head_line(text, line.is_cut),
+        }
+        if line.last != Some(b'\r') {
+            self.doubt();
         }
         rest
     }
 
-    fn end_head_line(&mut self, text: &[u8]) {
+    fn end_head_line(&mut self, text: &[u8], is_cut: bool) {
         if !self.head.begun {
             // Empty lines may stand before a request (RFC 9112, section 2.2).
             if !text.is_empty() {
-                self.head.begun = true;
-                self.number += 1;
-                let is_whole = text.len() < LOOKED_AT;
-                if is_whole && !text.windows(7).any(|version| version == b"HTTP/1.") {
-                    self.at = At::Lost;
-                }
+                self.begin_head(text, is_cut);
             }
         } else if text.is_empty() {
             self.end_head();
         } else if let Some((name, value)) = split_field(text) {
-            if name.eq_ignore_ascii_case(b"content-length") {
+            let is_length = name.eq_ignore_ascii_case(b"content-length");
+            let is_coding = name.eq_ignore_ascii_case(b"transfer-encoding");
+            if is_length {
                 self.head.length = std::str::from_utf8(value).ok().and_then(|v| v.parse().ok());
-                if self.head.length.is_none() {
-                    self.at = At::Lost;
-                }
-            } else if name.eq_ignore_ascii_case(b"transfer-encoding") {
-                self.head.chunked = true;
             }
+            self.head.chunked |= is_coding;
+            let is_read = !is_length || self.head.length.is_some();
+            if (is_length || is_coding) && (is_cut || !is_read) {
+                self.doubt();
+            }
+        }
+    }
+
+    fn begin_head(&mut self, line: &[u8], is_cut: bool) {
+        self.head.begun = true;
+        self.number += 1;
+        if self.number == 1 && line == PREFACE {
+            self.at = At::Lost;
+        } else if !is_cut && !line.windows(7).any(|version| version == b"HTTP/1.") {
+            self.doubt();
         }
     }
 
     fn end_head(&mut self) {
         let head = std::mem::take(&mut self.head);
         if head.chunked && head.length.is_some() {
-            self.doubt();
+            return self.doubt();
         }
         self.at = match head.length {
             _ if head.chunked => At::ChunkSize,
@@ -183,19 +192,20 @@ impl Scan {
         };
     }
 
-    fn end_chunk_size(&mut self, text: &[u8]) {
+    fn end_chunk_size(&mut self, text: &[u8], is_cut: bool) {
         let digits = text.split(|byte| *byte == b';').next().unwrap_or_default();
         let size = std::str::from_utf8(digits.trim_ascii()).ok();
         let size = size.and_then(|digits| u64::from_str_radix(digits, 16).ok());
-        self.at = match size {
-            None => At::Lost,
-            Some(0) => At::Trailers,
-            Some(size) => At::Chunk(size.saturating_add(2)),
-        };
+        match size {
+            Some(0) if !is_cut => self.at = At::Trailers,
+            Some(size) if !is_cut => self.at = At::Chunk(size.saturating_add(2)),
+            _ => self.doubt(),
+        }
     }
 
-    /// The first one counts.
-    fn doubt(&self) {
+    /// From the request that is read on nothing is clear. The first doubt counts.
+    fn doubt(&mut self) {
+        self.at = At::Lost;
         let first = &self.doubt.first;
         let _ = first.compare_exchange(0, self.number.max(1), Ordering::Relaxed, Ordering::Relaxed);
     }
@@ -205,6 +215,7 @@ impl Line {
     fn add(&mut self, part: &[u8]) {
         self.last = part.last().copied().or(self.last);
         let room = LOOKED_AT.saturating_sub(self.start.len());
+        self.is_cut |= part.len() > room;
         self.start.extend_from_slice(part.get(..room).unwrap_or(part));
     }
 }
@@ -273,6 +284,13 @@ mod tests {
         "POST /d HTTP/1.1\r\nTRANSFER-ENCODING: chunked\r\nCONTENT-LENGTH: 4\r\n\r\n0\r\n\r\n";
     const BARE: &str = "GET /e HTTP/1.1\r\nHost: a\nX: y\r\n\r\n";
 
+    const CHUNKED_HEAD: &str = "POST /f HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n";
+
+    /// A request with a field whose value stands behind more space than is looked at.
+    fn padded(name: &str, value: &str) -> String {
+        format!("POST /g HTTP/1.1\r\n{name}:{}{value}\r\n\r\n", " ".repeat(300))
+    }
+
     #[test]
     fn the_first_request_whose_end_is_unclear_is_found_however_it_arrives() {
         for (requests, expected) in [
@@ -284,6 +302,20 @@ mod tests {
             (&["\r\n", CHUNKED, BARE], 2),
             (&["PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", BARE], 0),
             (&["GET\n", BARE], 1),
+            (&["\n", PLAIN], 1),
+            (&[PLAIN, "GET /\r\n\r\n"], 2),
+            (&[PLAIN, "PRI * HTTP/2.0\r\n"], 2),
+            (&[&padded("Content-Length", "4"), PLAIN], 1),
+            (&[PLAIN, &padded("content-length", "0"), PLAIN], 2),
+            (&[&padded("Transfer-Encoding", "chunked")], 1),
+            (&[&padded("X-Other", "1"), PLAIN], 0),
+            (&["POST /d HTTP/1.1\r\nContent-Length: 1, 1\r\n\r\n"], 1),
+            (&[PLAIN, CHUNKED_HEAD, "5\n"], 2),
+            (&[PLAIN, CHUNKED_HEAD, "5x\r\n"], 2),
+            (&[CHUNKED_HEAD, &"0".repeat(300), "5\r\nhello\r\n0\r\n\r\n"], 1),
+            (&[CHUNKED_HEAD, &format!("5;{}\r\nhello\r\n", "x".repeat(300))], 1),
+            (&[CHUNKED_HEAD, "0\r\nA: b\n\n"], 1),
+            (&[CHUNKED_HEAD, &format!("0\r\nA: {}\r\n\r\n", "b".repeat(300)), PLAIN], 0),
         ] {
             let bytes = requests.concat().into_bytes();
             for size in [1, 2, 3, 7, bytes.len()] {

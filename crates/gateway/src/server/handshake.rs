@@ -1,8 +1,9 @@
 //! The TLS handshake of a caller's connection, bounded in time and in number.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{io, pin::pin, sync::Arc, time::Duration};
 
 use metrics::counter;
+use rustls::server::Acceptor;
 use thiserror::Error;
 use tokio::{
     io::AsyncWriteExt,
@@ -10,7 +11,7 @@ use tokio::{
     sync::Semaphore,
     time::{error::Elapsed, timeout},
 };
-use tokio_rustls::{TlsAcceptor, server::TlsStream};
+use tokio_rustls::{LazyConfigAcceptor, server::TlsStream};
 
 use crate::{
     metric_definitions::TLS_FAILURES,
@@ -23,6 +24,9 @@ const WITHIN: Duration = Duration::from_secs(10);
 /// How many handshakes are under way at once on one listener: each holds a core for about a
 /// millisecond, and more of them only make all of them late.
 const MOST: usize = 512;
+
+/// How long a turn is kept: a client that does not go on keeps nobody waiting.
+const TURN: Duration = Duration::from_secs(1);
 
 /// The first byte of every TLS connection: the content type of a handshake (RFC 8446, section 5.1).
 const HANDSHAKE: u8 = 22;
@@ -78,7 +82,6 @@ impl Handshakes {
 
     async fn take_turn(&self, mut stream: TcpStream) -> Result<TlsStream<TcpStream>, NoHandshake> {
         let mut first = [0];
-        // A client that says nothing takes no turn.
         if stream.peek(&mut first).await? == 0 {
             return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
         }
@@ -86,9 +89,18 @@ impl Handshakes {
             refuse_plain(&mut stream).await?;
             return Err(NoHandshake::PlainHttp);
         }
+        // A client takes no turn before it has said all that a turn is for.
+        let hello = LazyConfigAcceptor::new(Acceptor::default(), stream).await?;
         // Never closed, so always acquired.
-        let _turn = self.turns.acquire().await.map_err(io::Error::other)?;
-        Ok(TlsAcceptor::from(self.tls.config()).accept(stream).await?)
+        let turn = self.turns.acquire().await.map_err(io::Error::other)?;
+        let mut shaking = pin!(hello.into_stream(self.tls.config()));
+        match timeout(TURN, shaking.as_mut()).await {
+            Ok(shaken) => Ok(shaken?),
+            Err(_) => {
+                drop(turn);
+                Ok(shaking.await?)
+            }
+        }
     }
 }
 
@@ -123,7 +135,60 @@ pub(super) fn handshakes(tls: Option<ServerTls>) -> Option<Arc<Handshakes>> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
+    use rcgen::{CertificateParams, KeyPair};
+    use rustls::ClientConnection;
+    use tokio::{net::TcpListener, time::Instant};
+    use tokio_rustls::TlsConnector;
+
     use super::*;
+    use crate::tls::{PemSource, ServerTlsConfig, UpstreamTls, UpstreamTlsConfig};
+
+    /// Both ends of TLS for a name.
+    fn both_ends(dir: &std::path::Path) -> (ServerTls, UpstreamTls) {
+        let params = CertificateParams::new(vec!["a.test".to_owned()]).unwrap();
+        let key = KeyPair::generate().unwrap();
+        let (certificate, secret) = (dir.join("tls.pem"), dir.join("tls.key"));
+        fs::write(&certificate, params.self_signed(&key).unwrap().pem()).unwrap();
+        fs::write(&secret, key.serialize_pem()).unwrap();
+        let certificate = PemSource::File(certificate);
+        let ca = Some(certificate.clone());
+        let server = ServerTlsConfig { certificate, key: PemSource::File(secret), clients: None };
+        let client = UpstreamTlsConfig { ca, ..UpstreamTlsConfig::default() };
+        let server = ServerTls::load("callers", server).unwrap();
+        (server, UpstreamTls::load("a.test", client).unwrap())
+    }
+
+    #[tokio::test]
+    async fn clients_that_do_not_go_on_keep_others_waiting_for_no_longer_than_a_turn() {
+        let dir = tempfile::tempdir().unwrap();
+        let (server, client) = both_ends(dir.path());
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let handshakes = Arc::new(Handshakes { tls: server, turns: Semaphore::new(1) });
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let handshakes = Arc::clone(&handshakes);
+                tokio::spawn(async move { handshakes.shake(stream).await.map(drop) });
+            }
+        });
+        let mut silent = Vec::new();
+        for _ in 0..20 {
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            stream.write_all(&[HANDSHAKE]).await.unwrap();
+            silent.push(stream);
+        }
+        let mut hello = Vec::new();
+        let mut speaking = ClientConnection::new(client.config(), client.name()).unwrap();
+        speaking.write_tls(&mut hello).unwrap();
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(&hello).await.unwrap();
+        let begun = Instant::now();
+        let stream = TcpStream::connect(address).await.unwrap();
+        TlsConnector::from(client.config()).connect(client.name(), stream).await.unwrap();
+        assert!(begun.elapsed() < 3 * TURN, "{:?}", begun.elapsed());
+    }
 
     #[test]
     fn the_plain_answer_has_the_length_that_it_says() {

@@ -1,6 +1,10 @@
 //! A request's body as a client sends it.
 
 use std::pin::Pin;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -20,8 +24,9 @@ pub struct Inbound {
     inner: Incoming,
     is_http2: bool,
     was_asked_for: bool,
-    /// Over HTTP/1: how long nothing of it may come while somebody wants it.
-    stall_after: Option<Duration>,
+    /// How long nothing of it may come while somebody wants it.
+    stall_after: Duration,
+    answered: Answered,
     stalled: Option<Pin<Box<Sleep>>>,
 }
 
@@ -35,28 +40,61 @@ pub enum IncompleteRequest {
     /// The client took the request back (RFC 9113, section 8.1).
     #[error("the client reset the request's stream before its end")]
     Reset,
-    /// Nothing of it came for too long. Over HTTP/2 a stream may be silent for as long as its
-    /// connection answers.
+    /// Nothing of it came for too long. Over HTTP/2 a client whose answer has begun may be silent:
+    /// both may be talking (gRPC), with long pauses.
     #[error("the client sent nothing more of the request's body")]
     Stalled,
 }
 
 impl Inbound {
-    pub(super) fn wrap(request: Request<Incoming>, stalled: Duration) -> Request<Self> {
+    /// Also where it is to be said that its answer has begun.
+    pub(super) fn wrap(
+        request: Request<Incoming>,
+        stall_after: Duration,
+    ) -> (Request<Self>, Answered) {
         let is_http2 = request.version() == Version::HTTP_2;
-        let stall_after = (!is_http2).then_some(stalled);
-        request.map(|inner| Self {
+        let answered = match is_http2 && !request.body().is_end_stream() {
+            true => Answered(Some(Arc::default())),
+            false => Answered(None),
+        };
+        let wrap = |inner| Self {
             inner,
             is_http2,
             was_asked_for: false,
             stall_after,
+            answered: answered.clone(),
             stalled: None,
-        })
+        };
+        (request.map(wrap), answered)
+    }
+
+    fn poll_stalled(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let after = self.stall_after;
+        let stalled = self.stalled.get_or_insert_with(|| Box::pin(sleep(after)));
+        ready!(stalled.as_mut().poll(cx));
+        // Polled again by what comes, or by whoever ends the answer.
+        if self.answered.is_said() { Poll::Pending } else { Poll::Ready(()) }
     }
 
     /// Whether somebody has begun to read it; a client that expects 100 sends nothing before.
     pub fn was_asked_for(&self) -> bool {
         self.was_asked_for
+    }
+}
+
+/// Whether the answer to a request has begun, where that makes a difference. Clones share it.
+#[derive(Clone, Debug)]
+pub(super) struct Answered(Option<Arc<AtomicBool>>);
+
+impl Answered {
+    pub(super) fn say(&self) {
+        if let Some(answered) = &self.0 {
+            answered.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn is_said(&self) -> bool {
+        self.0.as_ref().is_some_and(|answered| answered.load(Ordering::Relaxed))
     }
 }
 
@@ -70,8 +108,7 @@ impl Body for Inbound {
     ) -> Poll<Option<Result<Frame<Bytes>, IncompleteRequest>>> {
         self.was_asked_for = true;
         let Poll::Ready(polled) = Pin::new(&mut self.inner).poll_frame(cx) else {
-            let Some(after) = self.stall_after else { return Poll::Pending };
-            ready!(self.stalled.get_or_insert_with(|| Box::pin(sleep(after))).as_mut().poll(cx));
+            ready!(self.poll_stalled(cx));
             return Poll::Ready(Some(Err(IncompleteRequest::Stalled)));
         };
         self.stalled = None;

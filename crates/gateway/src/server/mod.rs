@@ -5,7 +5,9 @@ mod detect;
 mod framing;
 mod handshake;
 mod inbound;
+mod room;
 mod stall;
+mod taking;
 
 use std::error::Error;
 use std::io;
@@ -16,10 +18,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
+use hyper_util::rt::TokioTimer;
 use hyper_util::server::conn::auto;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -28,11 +29,15 @@ use tracing::warn;
 use self::connection::Connection;
 pub(crate) use self::framing::Unclear;
 pub use self::inbound::{Inbound, IncompleteRequest};
+use self::room::{Room, Taken};
+use self::taking::Streams;
 use crate::tls::ServerTls;
 
 /// What one listener allows its clients.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ServerLimits {
+    /// What the listener is called in metrics and in the log; `callers` by default.
+    pub listener: &'static str,
     /// How long a request's head may take, and how long an HTTP/1 connection may be idle; 30 s by
     /// default.
     pub header_read_timeout: Duration,
@@ -43,8 +48,9 @@ pub struct ServerLimits {
     /// The most connections at once, at least 1; 10,000 by default. More wait in the kernel's
     /// queue.
     pub max_connections: usize,
-    /// How long a client may take nothing of an answer, or over HTTP/1 send nothing of a body that
-    /// is being read, until its connection is closed; 60 s by default.
+    /// How long a client may take nothing of an answer, or send nothing of a body that is being
+    /// read; 60 s by default. Then its connection is closed, or over HTTP/2 the stream is reset.
+    /// Over HTTP/2 a client whose answer has begun may be silent for longer.
     pub stalled: Duration,
     /// How long requests in flight may take after shutdown was asked for; 30 s by default.
     pub drain: Duration,
@@ -53,6 +59,7 @@ pub struct ServerLimits {
 impl Default for ServerLimits {
     fn default() -> Self {
         Self {
+            listener: "callers",
             header_read_timeout: Duration::from_secs(30),
             max_header_bytes: 64 * 1024,
             max_headers: HYPER_MAX_HEADERS,
@@ -75,9 +82,7 @@ pub struct Peer {
 /// The place that a connection takes among those that are allowed; in the extensions of a request
 /// that may turn it into a tunnel, which then keeps it. Given back when the last clone is dropped.
 #[derive(Clone, Debug)]
-pub(crate) struct Place(
-    #[expect(dead_code, reason = "it is there to be dropped")] Arc<OwnedSemaphorePermit>,
-);
+pub(crate) struct Place(#[expect(dead_code, reason = "it is there to be dropped")] Arc<Taken>);
 
 /// hyper's own default; setting it costs an allocation per request.
 const HYPER_MAX_HEADERS: usize = 100;
@@ -105,7 +110,7 @@ pub async fn serve<S, F, B>(
 where
     S: Fn(Request<Inbound>) -> F + Clone + Send + Sync + 'static,
     F: Future<Output = Response<B>> + Send + 'static,
-    B: Body<Data = Bytes> + Send + 'static,
+    B: Body<Data = Bytes> + Send + Unpin + 'static,
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
     serve_tls(listener, None, service, limits, shutdown).await
@@ -130,16 +135,16 @@ pub async fn serve_tls<S, F, B>(
 where
     S: Fn(Request<Inbound>) -> F + Clone + Send + Sync + 'static,
     F: Future<Output = Response<B>> + Send + 'static,
-    B: Body<Data = Bytes> + Send + 'static,
+    B: Body<Data = Bytes> + Send + Unpin + 'static,
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
     let connections = TaskTracker::new();
     let cut = CancellationToken::new();
-    let room = Arc::new(Semaphore::new(limits.max_connections.clamp(1, Semaphore::MAX_PERMITS)));
+    let mut room = Room::new(limits.max_connections, limits.listener);
     let builder = Arc::new(builder(&limits));
     let handshakes = handshake::handshakes(tls);
 
-    while let Some((stream, peer, permit)) = next(&listener, &room, &shutdown).await {
+    while let Some((stream, peer, taken)) = next(&listener, &mut room, &shutdown).await {
         let one = Connection {
             builder: Arc::clone(&builder),
             handshakes: handshakes.clone(),
@@ -148,7 +153,7 @@ where
             cut: cut.clone(),
             detect_within: limits.header_read_timeout,
             stalled: limits.stalled,
-            permit,
+            taken,
         };
         connections.spawn(one.run(stream, service.clone()));
     }
@@ -164,9 +169,9 @@ where
     left
 }
 
-fn builder(limits: &ServerLimits) -> auto::Builder<TokioExecutor> {
+fn builder(limits: &ServerLimits) -> auto::Builder<Streams> {
     let header_bytes = limits.max_header_bytes.max(HYPER_MIN_BUFFER);
-    let mut builder = auto::Builder::new(TokioExecutor::new());
+    let mut builder = auto::Builder::new(Streams { stalled: limits.stalled });
     builder
         .http1()
         .timer(TokioTimer::new())
@@ -188,14 +193,13 @@ fn builder(limits: &ServerLimits) -> auto::Builder<TokioExecutor> {
 /// The next connection, as soon as there is room for one; `None` at shutdown.
 async fn next(
     listener: &TcpListener,
-    room: &Arc<Semaphore>,
+    room: &mut Room,
     shutdown: &CancellationToken,
-) -> Option<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
+) -> Option<(TcpStream, SocketAddr, Taken)> {
     let accepted = async {
-        // Never closed, so always acquired.
-        let permit = Arc::clone(room).acquire_owned().await.ok()?;
+        let taken = room.take().await?;
         let (stream, peer) = accept(listener).await;
-        Some((stream, peer, permit))
+        Some((stream, peer, taken))
     };
     tokio::select! {
         biased;

@@ -50,6 +50,23 @@ pub enum NeverSent {
         /// The connect timeout.
         limit: Duration,
     },
+    /// There are as many connections as there may be, and none ended in time.
+    #[error(
+        "all {most} connections to {authority} are in use (limits.max_connections); check whether it \
+         answers, and callers take their answers"
+    )]
+    NoConnection {
+        /// The upstream.
+        authority: String,
+        /// How many there may be.
+        most: usize,
+    },
+    /// An HTTP/2 upstream allows no requests at all (SETTINGS_MAX_CONCURRENT_STREAMS is 0).
+    #[error("{authority} takes no requests over HTTP/2 now; it allows 0 streams at once")]
+    NoStreams {
+        /// The upstream.
+        authority: String,
+    },
     /// A fresh connection closed before the request was written.
     #[error("the upstream closed the connection before the request was written")]
     HandedBack(#[source] BoxError),

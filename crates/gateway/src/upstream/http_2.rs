@@ -135,10 +135,14 @@ async fn keep_asking(mut pings: PingPong, load: &Mutex<Load>) {
 }
 
 impl Http2 {
-    /// Room for the first request of a connection that nobody else has yet.
-    pub(super) fn first_slot(&self) -> Slot {
+    /// Room for the first request of a connection that nobody else has yet; `None` where the peer
+    /// allows none.
+    pub(super) fn first_slot(&self) -> Option<Slot> {
+        if self.sender.current_max_send_streams() == 0 {
+            return None;
+        }
         self.load.lock().streams += 1;
-        Slot(self.clone())
+        Some(Slot(self.clone()))
     }
 
     /// Room for one more request; `None` where there is none, or where the connection is closed, or

@@ -51,7 +51,7 @@ use self::{
     expect::{Unwanted, Wanted},
     http_2::{Answered, Slot},
     origin::{Fresh, Origin},
-    pool::{Lease, Pool, Taken},
+    pool::{Lease, Place, Pool, Taken},
 };
 use crate::{
     config::Endpoint,
@@ -67,6 +67,9 @@ pub struct UpstreamConfig {
     pub connect_timeout: Duration,
     /// How many idle connections are kept; 64 by default. Busy ones are not counted.
     pub max_idle: usize,
+    /// How many connections there may be at once, at least 1; 10,000 by default. A request that
+    /// needs another waits for one to end, within the connect timeout.
+    pub max_connections: usize,
     /// Which version of HTTP is spoken; by default it is negotiated.
     pub protocol: Protocol,
     /// How an `https` service is checked, and what it is shown; by default the system's
@@ -79,6 +82,7 @@ impl Default for UpstreamConfig {
         Self {
             connect_timeout: Duration::from_secs(2),
             max_idle: 64,
+            max_connections: 10_000,
             protocol: Protocol::default(),
             tls: UpstreamTlsConfig::default(),
         }
@@ -141,7 +145,7 @@ impl Upstream {
     /// [`BaseError`] names what else the address holds, or which certificate cannot be used.
     pub fn new(base: &Uri, config: UpstreamConfig) -> Result<Self, BaseError> {
         let origin = Arc::new(Origin::parse(base, &config)?);
-        let pool = Arc::new(Pool::new(config.max_idle));
+        let pool = Arc::new(Pool::new(config.max_idle, config.max_connections));
         let speaks_http_1 = Arc::new(AtomicBool::new(!origin.may_speak_http_2()));
         let config = Arc::new(config);
         Ok(Self { origin, config, pool, connecting: Arc::default(), speaks_http_1 })
@@ -156,6 +160,11 @@ impl Upstream {
     /// Its TLS, where it has any.
     pub fn tls(&self) -> Option<&UpstreamTls> {
         self.origin.tls()
+    }
+
+    /// `http://host:port` or `https://host:port`, as metrics and the log name the service.
+    pub fn name(&self) -> &str {
+        self.origin.name()
     }
 
     /// `host:port`, as it identifies the service.
@@ -228,7 +237,11 @@ impl Upstream {
         let mut request = request::prepare(request, self.authority())?;
         request.headers_mut().insert(CONNECTION, HeaderValue::from_static("upgrade"));
         request.headers_mut().insert(UPGRADE, protocol);
-        let connection = self.origin.connect_http_1(self.config.connect_timeout).await?;
+        let limit = self.config.connect_timeout;
+        let deadline = Instant::now() + limit;
+        let place = self.place(deadline).await?;
+        let left = deadline.saturating_duration_since(Instant::now());
+        let connection = self.origin.connect_http_1(place, left, limit).await?;
         let answer = send_http_1(connection, request, &Sent::default()).await;
         let (answer, connection, wanted) = answer.map_err(Failed::into_error)?;
         if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
@@ -263,13 +276,27 @@ impl Upstream {
         if self.speaks_http_1.load(Ordering::Relaxed) {
             turn = None;
         }
+        let place = self.place(deadline).await?;
         let left = deadline.saturating_duration_since(Instant::now());
-        let fresh = self.origin.connect(left, limit).await?;
+        let fresh = self.origin.connect(place, left, limit).await?;
         drop(turn);
         self.speaks_http_1.store(matches!(fresh, Fresh::Http1(_)), Ordering::Relaxed);
         Ok(match fresh {
             Fresh::Http1(connection) => Taken::Http1(connection),
-            Fresh::Http2(connection) => Taken::Http2(self.pool.share(connection)),
+            Fresh::Http2(connection) => {
+                let slot = self.pool.share(connection);
+                Taken::Http2(slot.ok_or_else(|| NeverSent::NoStreams {
+                    authority: self.authority().to_owned(),
+                })?)
+            }
+        })
+    }
+
+    /// One of the connections that there may be.
+    async fn place(&self, deadline: Instant) -> Result<Place, NeverSent> {
+        self.pool.place(deadline).await.ok_or_else(|| NeverSent::NoConnection {
+            authority: self.authority().to_owned(),
+            most: self.config.max_connections,
         })
     }
 

@@ -9,21 +9,26 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 use tokio_rustls::{TlsConnector, client::TlsStream};
-use tracing::debug;
 
 use super::{
     BaseError, NeverSent, Protocol, UpstreamConfig,
     connection::{self, Http1},
     http_2::{Http2, http_2},
+    pool::Place,
     unread::Unread,
 };
-use crate::tls::{ALPN_HTTP_2, UpstreamTls};
+use crate::{
+    config::address,
+    sockets,
+    tls::{ALPN_HTTP_2, UpstreamTls},
+};
 
 /// The upstream's address, parsed.
 pub(super) struct Origin {
     host: String,
     port: u16,
     authority: String,
+    name: String,
     tls: Option<UpstreamTls>,
     protocol: Protocol,
 }
@@ -63,11 +68,17 @@ impl Origin {
             false => None,
         };
         let authority = authority.as_str().to_owned();
-        Ok(Self { host, port, authority, tls, protocol: config.protocol })
+        let name = address::origin(base);
+        Ok(Self { host, port, authority, name, tls, protocol: config.protocol })
     }
 
     pub(super) fn authority(&self) -> &str {
         &self.authority
+    }
+
+    /// As the configuration and records name it.
+    pub(super) fn name(&self) -> &str {
+        &self.name
     }
 
     pub(super) const fn tls(&self) -> Option<&UpstreamTls> {
@@ -88,12 +99,13 @@ impl Origin {
     /// left of the limit.
     pub(super) async fn connect(
         &self,
+        place: Place,
         left: Duration,
         limit: Duration,
     ) -> Result<Fresh, NeverSent> {
         let deadline = Instant::now() + left;
         let connecting = async {
-            let stream = self.dial(deadline, limit).await?;
+            let stream = self.dial(place, deadline, limit).await?;
             let Some(tls) = &self.tls else {
                 return match self.protocol {
                     Protocol::Http2 => self.http_2(stream).await,
@@ -118,13 +130,18 @@ impl Origin {
     }
 
     /// A fresh connection that speaks HTTP/1.1 and can be turned into a tunnel.
-    pub(super) async fn connect_http_1(&self, limit: Duration) -> Result<Http1, NeverSent> {
+    pub(super) async fn connect_http_1(
+        &self,
+        place: Place,
+        left: Duration,
+        limit: Duration,
+    ) -> Result<Http1, NeverSent> {
         if self.protocol == Protocol::Http2 {
             return Err(NeverSent::NoUpgrade { authority: self.authority.clone() });
         }
-        let deadline = Instant::now() + limit;
+        let deadline = Instant::now() + left;
         let connecting = async {
-            let stream = self.dial(deadline, limit).await?;
+            let stream = self.dial(place, deadline, limit).await?;
             match &self.tls {
                 None => connection::http_1(stream).await,
                 Some(tls) => connection::http_1(self.shake(stream, tls, tls.http_1()).await?).await,
@@ -153,6 +170,7 @@ impl Origin {
 
     async fn dial(
         &self,
+        place: Place,
         deadline: Instant,
         limit: Duration,
     ) -> Result<Unread<TcpStream>, NeverSent> {
@@ -177,10 +195,8 @@ impl Origin {
             let share = now + deadline.saturating_duration_since(now) / left;
             match timeout_at(share, TcpStream::connect(address)).await {
                 Ok(Ok(stream)) => {
-                    if let Err(error) = stream.set_nodelay(true) {
-                        debug!(%error, "TCP_NODELAY is not set");
-                    }
-                    return Ok(Unread::new(stream));
+                    sockets::prepare(&stream);
+                    return Ok(Unread::new(stream).with(place));
                 }
                 Ok(Err(source)) => failed = NeverSent::Connect { authority: authority(), source },
                 Err(elapsed) => failed = timed_out(elapsed),

@@ -7,7 +7,8 @@ use hapax::http::headers::members;
 use http::{HeaderMap, HeaderName};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
-use tokio::time::{Instant, sleep};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use super::Reuse;
 use super::connection::Http1;
@@ -34,7 +35,15 @@ pub(super) struct Pool {
     // Held for a push or a scan, never across an await.
     state: Mutex<State>,
     max: usize,
+    /// How many more connections there may be.
+    places: Arc<Semaphore>,
 }
+
+/// One of the connections that there may be.
+#[derive(Debug)]
+pub(super) struct Place(
+    #[expect(dead_code, reason = "it is there to be dropped")] OwnedSemaphorePermit,
+);
 
 #[derive(Default)]
 struct State {
@@ -53,8 +62,21 @@ struct Idle {
 }
 
 impl Pool {
-    pub(super) fn new(max: usize) -> Self {
-        Self { state: Mutex::default(), max }
+    pub(super) fn new(max: usize, connections: usize) -> Self {
+        let places = Arc::new(Semaphore::new(connections.clamp(1, Semaphore::MAX_PERMITS)));
+        Self { state: Mutex::default(), max, places }
+    }
+
+    /// A place for another connection; where there is none an idle one gives way, or one has to end
+    /// until then.
+    pub(super) async fn place(&self, deadline: Instant) -> Option<Place> {
+        if let Ok(place) = Arc::clone(&self.places).try_acquire_owned() {
+            return Some(Place(place));
+        }
+        let gives_way = self.state.lock().oldest();
+        drop(gives_way);
+        let place = timeout_at(deadline, Arc::clone(&self.places).acquire_owned()).await;
+        place.ok()?.ok().map(Place)
     }
 
     /// Room on a connection that is shared, or the one that has been idle for the shortest time, if
@@ -78,17 +100,19 @@ impl Pool {
         Some(Taken::Http1(state.idle.remove(position).connection))
     }
 
-    /// Shares a new connection, and takes its first place.
-    pub(super) fn share(self: &Arc<Self>, connection: Http2) -> Slot {
-        let slot = connection.first_slot();
+    /// Shares a new connection, and takes its first place; `None` where its peer takes no requests.
+    pub(super) fn share(self: &Arc<Self>, connection: Http2) -> Option<Slot> {
+        let slot = connection.first_slot()?;
         let mut state = self.state.lock();
         state.shared.push(connection);
         self.reap_soon(&mut state);
-        slot
+        Some(slot)
     }
 
     fn put_at(self: &Arc<Self>, connection: Http1, limit: Duration, now: Instant) {
-        if limit.is_zero() || connection.is_closed() {
+        // Where all places are taken, somebody may wait for this one, perhaps to connect anew.
+        let is_full = self.places.available_permits() == 0;
+        if limit.is_zero() || is_full || connection.is_closed() {
             return;
         }
         let mut state = self.state.lock();
@@ -115,6 +139,10 @@ impl Pool {
 }
 
 impl State {
+    fn oldest(&mut self) -> Option<Idle> {
+        if self.idle.is_empty() { None } else { Some(self.idle.remove(0)) }
+    }
+
     fn prune(&mut self, now: Instant) {
         self.idle.retain(|idle| !idle.connection.is_closed() && idle.age(now) < idle.limit);
         self.shared.retain(|shared| !shared.is_over(LONGEST_IDLE, now));
@@ -201,7 +229,7 @@ mod tests {
     }
 
     fn pool(max: usize) -> Arc<Pool> {
-        Arc::new(Pool::new(max))
+        Arc::new(Pool::new(max, 100))
     }
 
     #[tokio::test]
@@ -292,6 +320,28 @@ mod tests {
         let closed = timeout(Duration::from_secs(10), theirs.read(&mut byte)).await;
         assert!(matches!(closed, Ok(Ok(0))), "{closed:?}");
         assert!(!pool.state.lock().reaping);
+    }
+
+    #[tokio::test]
+    async fn where_all_places_are_taken_an_idle_connection_gives_way_or_the_time_is_over() {
+        let pool = Arc::new(Pool::new(8, 2));
+        let soon = || Instant::now() + Duration::from_millis(50);
+        let first = pool.place(soon()).await.unwrap();
+        let (ours, mut theirs) = connection().await;
+        pool.put_at(ours, LONGEST_IDLE, Instant::now());
+        let _second = pool.place(soon()).await.unwrap();
+        assert_eq!(pool.len(), 1, "there was room");
+        assert!(pool.place(soon()).await.is_none());
+        assert_eq!(pool.len(), 0, "it gave way");
+        let mut byte = [0];
+        let closed = tokio::io::AsyncReadExt::read(&mut theirs, &mut byte);
+        assert!(matches!(timeout(Duration::from_secs(10), closed).await, Ok(Ok(0))));
+        // What comes back while somebody may wait is closed, so that its place is free.
+        let (ours, _theirs) = connection().await;
+        pool.put_at(ours, LONGEST_IDLE, Instant::now());
+        assert_eq!(pool.len(), 0);
+        drop(first);
+        assert!(pool.place(soon()).await.is_some());
     }
 
     #[test]

@@ -6,6 +6,8 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use super::pool::Place;
+
 /// A stream on which a failed write does not hide an answer that is there to be read.
 ///
 /// hyper gives a connection up at the first write error, and with it the refusal of an upload that
@@ -15,11 +17,18 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 pub(super) struct Unread<S> {
     inner: S,
     writes_fail: bool,
+    /// Given back when the connection is gone.
+    place: Option<Place>,
 }
 
 impl<S> Unread<S> {
     pub(super) const fn new(inner: S) -> Self {
-        Self { inner, writes_fail: false }
+        Self { inner, writes_fail: false, place: None }
+    }
+
+    pub(super) fn with(mut self, place: Place) -> Self {
+        self.place = Some(place);
+        self
     }
 
     /// The result of a write, as hyper is to see it; `done` says that all of it was written.

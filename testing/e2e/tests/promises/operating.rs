@@ -56,10 +56,12 @@ fn a_configuration_that_is_wrong_or_needs_a_restart_is_refused_whole() {
     let stage = Stage::operations(UpstreamKind::Plain, PAY);
     let refund = Request::post("/refunds", "{}");
     let right = configuration(&stage, &format!("{PAY}{REFUND}"));
+    let itself = format!("http://{}", stage.gateway.address());
     for (wrong, word) in [
         (right.replace("routes = [\"POST /refunds\"]", "routs = []"), "routs"),
         (right.replace("hapax.db", "other.db"), "store"),
         ("not toml".to_owned(), "TOML"),
+        (right.replace(&stage.upstream.url(), &itself), "is this gateway itself"),
     ] {
         reload(&stage, &wrong, "refused");
         until("it says why", SOON, || {

@@ -1,6 +1,10 @@
 //! Stopping: what runs is finished, what cannot be is told truthfully.
 
-use std::time::{Duration, Instant};
+use std::{
+    fs,
+    net::TcpListener,
+    time::{Duration, Instant},
+};
 
 use hapax_e2e::{Request, Stage, UpstreamKind, eventually, fresh_key};
 
@@ -75,16 +79,35 @@ fn what_is_not_done_at_the_end_of_the_drain_is_unknown_at_once() {
     stage.upstream.arrived(1);
     let begun = Instant::now();
     stage.gateway.terminate();
-    // The client is told the truth, or its connection ends.
-    if let Ok(answer) = first.result() {
-        answer.assert_problem(409, "outcome-unknown");
-    }
+    first.answer().assert_problem(409, "outcome-unknown");
     assert_eq!(stage.gateway.ended(SOON).code(), Some(0));
     assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
     stage.gateway.restart();
     // Not only after the lease of 30 s.
     stage.gateway.send(&payment).assert_problem(409, "outcome-unknown");
     stage.upstream.assert_arrivals(1);
+}
+
+#[test]
+fn a_configuration_that_is_waited_for_does_not_hold_a_stop_up() {
+    let mut stage = Stage::operations(UpstreamKind::Plain, "");
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}/keys", silent.local_addr().expect("an address"));
+    let scope = format!(
+        "{{ jwt = {{ jwks_url = \"{url}\", claim = \"sub\", algorithms = [\"RS256\"], audience = [\"x\"] }} }}"
+    );
+    let file = stage.dir().join("hapax.toml");
+    let text = fs::read_to_string(&file).expect("a file");
+    let waiting = text.replace("{ single_tenant = true }", &scope);
+    assert_ne!(text, waiting);
+    fs::write(&file, waiting).expect("written");
+    stage.gateway.hang_up();
+    let (_asked, _) = silent.accept().expect("the keys are asked for");
+    let begun = Instant::now();
+    stage.gateway.terminate();
+    assert_eq!(stage.gateway.ended(SOON).code(), Some(0));
+    // Asking takes 2 s, and it is asked again.
+    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
 }
 
 #[test]
