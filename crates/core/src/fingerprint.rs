@@ -184,12 +184,20 @@ pub struct Fingerprinter {
     version: FingerprintVersion,
     algorithm: Algorithm,
     rules: FingerprintRules,
+    /// The lengths of the headers that are covered, a bit for each.
+    header_lengths: u64,
 }
 
 impl Fingerprinter {
     fn new(rules: &FingerprintRules, algorithm: Algorithm) -> Self {
         let rules = rules::normal_form(rules);
-        Self { version: FingerprintVersion::of(&rules, algorithm), algorithm, rules }
+        let header_lengths = rules.headers.iter().fold(0, |bits, name| bits | length_bit(name));
+        Self {
+            version: FingerprintVersion::of(&rules, algorithm),
+            algorithm,
+            rules,
+            header_lengths,
+        }
     }
 
     /// The version of the fingerprints that this makes.
@@ -199,7 +207,9 @@ impl Fingerprinter {
 
     /// Whether the values of a request header are part of the intent. Others need not be given.
     pub fn covers_header(&self, name: &str) -> bool {
-        self.rules.headers.iter().any(|covered| covered.eq_ignore_ascii_case(name))
+        // Most headers of a request are as long as none of them.
+        self.header_lengths & length_bit(name) != 0
+            && self.rules.headers.iter().any(|covered| covered.eq_ignore_ascii_case(name))
     }
 
     /// How much memory the fingerprint of an intent takes at the most while it is made, beside the
@@ -274,6 +284,12 @@ impl Fingerprinter {
             parts.tag(0);
         }
     }
+}
+
+/// One bit for each length; the longest share one.
+const fn length_bit(name: &str) -> u64 {
+    let length = if name.len() < 63 { name.len() } else { 63 };
+    1 << length
 }
 
 /// Which rules a fingerprint was made by: the algorithm, and a digest of what was configured.

@@ -7,10 +7,18 @@ use hapax_core::{
     PolicyDigest,
 };
 
-use metrics::{SharedString, counter};
+use metrics::{Key, Label, Level, Metadata, SharedString, with_recorder};
 use tracing::debug;
 
 use crate::{Intent, metric_definitions::DECISIONS};
+
+const METADATA: Metadata<'_> = Metadata::new(module_path!(), Level::INFO, Some(module_path!()));
+
+/// The series of a decision about an operation.
+fn decided(operation: &SharedString, decision: &'static str) -> Key {
+    let operation = Label::new("operation", operation.clone());
+    Key::from_parts(DECISIONS, vec![operation, Label::from_static_parts("decision", decision)])
+}
 
 /// A registered operation: its policy, and what of it is pinned on every record.
 ///
@@ -23,15 +31,19 @@ pub struct Operation {
     digest: PolicyDigest,
     fingerprinter: Fingerprinter,
     label: SharedString,
+    /// The series of what most attempts get, made once.
+    usual: [(&'static str, Key); 2],
 }
 
 impl Operation {
     pub(crate) fn new(policy: OperationPolicy) -> Self {
         let pinned = policy.pinned();
+        let label: SharedString = Arc::<str>::from(policy.name.as_str()).into();
         Self {
+            usual: ["execute", "replay"].map(|decision| (decision, decided(&label, decision))),
             digest: pinned.digest(),
             fingerprinter: policy.fingerprint.prepare(),
-            label: Arc::<str>::from(policy.name.as_str()).into(),
+            label,
             pinned,
             policy,
         }
@@ -68,7 +80,14 @@ impl Operation {
     /// Counts what an attempt got.
     pub(crate) fn count(&self, decision: &'static str) {
         debug!(decision, "decided");
-        counter!(DECISIONS, "operation" => self.label(), "decision" => decision).increment(1);
+        let usual = self.usual.iter().find(|(usual, _)| *usual == decision);
+        let count = |series: &Key| {
+            with_recorder(|recorder| recorder.register_counter(series, &METADATA)).increment(1);
+        };
+        match usual {
+            Some((_, series)) => count(series),
+            None => count(&decided(&self.label, decision)),
+        }
     }
 
     /// Its name as metrics are labelled with it.

@@ -133,7 +133,8 @@ fn t11_a_copy_that_waited_for_an_answer_that_freed_the_key_is_asked_about_too() 
     scene.stage.upstream.open("answer");
     assert_eq!(leader.answer().status, 422);
     let answer = copy.answer();
-    answer.assert_problem(403, "replay-forbidden");
+    // Nothing was done under the key, and that is not said either.
+    answer.assert_problem(409, "in-flight");
     assert_nothing_of_it(&answer);
     scene.stage.upstream.assert_arrivals(1);
 }
