@@ -52,18 +52,24 @@ pub struct AnswerFacts {
     pub store_refusals: bool,
 }
 
+impl AnswerFacts {
+    /// Those of a whole first answer of which no more than its status says anything.
+    const fn of_first(status: u16) -> Self {
+        Self {
+            status,
+            complete: true,
+            by_head: false,
+            said: None,
+            told: None,
+            clean: true,
+            store_refusals: false,
+        }
+    }
+}
+
 /// Whether whoever sees no more of a first answer than its status takes it that nothing happened.
 pub fn says_not_applied(status: u16) -> bool {
-    let facts = AnswerFacts {
-        status,
-        complete: true,
-        by_head: false,
-        said: None,
-        told: None,
-        clean: true,
-        store_refusals: false,
-    };
-    classify(facts) == Classified::NotApplied
+    classify(AnswerFacts::of_first(status)) == Classified::NotApplied
 }
 
 /// What an answer amounts to.
@@ -202,18 +208,6 @@ mod tests {
     const SHOWN: Classified = Classified::Uncertain { show: true };
     const HIDDEN: Classified = Classified::Uncertain { show: false };
 
-    fn complete(status: u16) -> AnswerFacts {
-        AnswerFacts {
-            status,
-            complete: true,
-            by_head: false,
-            said: None,
-            told: None,
-            clean: true,
-            store_refusals: false,
-        }
-    }
-
     #[test]
     fn the_lists_of_the_protocol_on_a_clean_attempt() {
         for status in (100..=999).chain([0, u16::MAX]) {
@@ -224,21 +218,21 @@ mod tests {
                 402 | 403 | 404 | 409 | 410 | 412 | 451 => TERMINAL,
                 _ => SHOWN,
             };
-            assert_eq!(classify(complete(status)), expected, "{status}");
+            assert_eq!(classify(AnswerFacts::of_first(status)), expected, "{status}");
         }
     }
 
     #[test]
     fn after_a_step_a_refusal_frees_nothing_and_in_doubt_nothing_is_final() {
-        let said = |said| AnswerFacts { said: Some(said), ..complete(503) };
+        let said = |said| AnswerFacts { said: Some(said), ..AnswerFacts::of_first(503) };
         for (answer, expected) in [
-            (complete(200), SUCCEEDED),
-            (complete(402), TERMINAL),
-            (complete(422), SHOWN),
-            (complete(500), SHOWN),
+            (AnswerFacts::of_first(200), SUCCEEDED),
+            (AnswerFacts::of_first(402), TERMINAL),
+            (AnswerFacts::of_first(422), SHOWN),
+            (AnswerFacts::of_first(500), SHOWN),
             (said(Said::Applied), SUCCEEDED),
             (said(Said::NotApplied), Classified::NotApplied),
-            (AnswerFacts { complete: false, ..complete(200) }, HIDDEN),
+            (AnswerFacts { complete: false, ..AnswerFacts::of_first(200) }, HIDDEN),
         ] {
             assert_eq!(classify_steps(answer, Progress::Accounted), expected, "{answer:?}");
             let in_doubt = Progress::InDoubt { resend_before: None };
@@ -250,14 +244,14 @@ mod tests {
     #[test]
     fn in_a_transaction_nothing_is_uncertain() {
         for (answer, expected) in [
-            (complete(201), SUCCEEDED),
-            (complete(409), TERMINAL),
-            (complete(422), Classified::NotApplied),
-            (complete(500), Classified::NotApplied),
-            (complete(418), Classified::NotApplied),
-            (AnswerFacts { complete: false, ..complete(200) }, Classified::NotApplied),
-            (AnswerFacts { by_head: true, ..complete(200) }, SUCCEEDED),
-            (AnswerFacts { by_head: true, ..complete(402) }, Classified::NotApplied),
+            (AnswerFacts::of_first(201), SUCCEEDED),
+            (AnswerFacts::of_first(409), TERMINAL),
+            (AnswerFacts::of_first(422), Classified::NotApplied),
+            (AnswerFacts::of_first(500), Classified::NotApplied),
+            (AnswerFacts::of_first(418), Classified::NotApplied),
+            (AnswerFacts { complete: false, ..AnswerFacts::of_first(200) }, Classified::NotApplied),
+            (AnswerFacts { by_head: true, ..AnswerFacts::of_first(200) }, SUCCEEDED),
+            (AnswerFacts { by_head: true, ..AnswerFacts::of_first(402) }, Classified::NotApplied),
         ] {
             assert_eq!(classify_transaction(answer), expected, "{answer:?}");
         }
@@ -266,17 +260,17 @@ mod tests {
     #[test]
     fn p51_a_refusal_of_a_later_attempt_proves_nothing_about_the_earlier() {
         for status in [400, 401, 402, 404, 409, 422, 429, 500, 503] {
-            let answer = AnswerFacts { clean: false, ..complete(status) };
+            let answer = AnswerFacts { clean: false, ..AnswerFacts::of_first(status) };
             assert_eq!(classify(answer), SHOWN, "{status}");
         }
-        assert_eq!(classify(AnswerFacts { clean: false, ..complete(201) }), SUCCEEDED);
+        assert_eq!(classify(AnswerFacts { clean: false, ..AnswerFacts::of_first(201) }), SUCCEEDED);
     }
 
     #[test]
     fn an_incomplete_answer_proves_nothing_whatever_it_says() {
         for said in [None, Some(Said::Applied), Some(Said::NotApplied)] {
             for status in [200, 400, 500] {
-                let answer = AnswerFacts { complete: false, said, ..complete(status) };
+                let answer = AnswerFacts { complete: false, said, ..AnswerFacts::of_first(status) };
                 assert_eq!(classify(answer), HIDDEN, "{status} {said:?}");
             }
         }
@@ -286,7 +280,7 @@ mod tests {
     fn the_services_own_word_goes_before_its_status() {
         for clean in [true, false] {
             let said = |said, status| {
-                classify(AnswerFacts { said: Some(said), clean, ..complete(status) })
+                classify(AnswerFacts { said: Some(said), clean, ..AnswerFacts::of_first(status) })
             };
             assert_eq!(said(Said::Applied, 500), SUCCEEDED);
             assert_eq!(said(Said::NotApplied, 503), Classified::NotApplied);
@@ -296,8 +290,12 @@ mod tests {
 
     #[test]
     fn an_answer_settled_by_its_head_is_success_or_uncertain() {
-        let head =
-            |status, said| AnswerFacts { complete: false, by_head: true, said, ..complete(status) };
+        let head = |status, said| AnswerFacts {
+            complete: false,
+            by_head: true,
+            said,
+            ..AnswerFacts::of_first(status)
+        };
         assert_eq!(classify(head(200, None)), SUCCEEDED);
         assert_eq!(classify(head(302, None)), HIDDEN);
         assert_eq!(classify(head(400, None)), HIDDEN);
@@ -308,7 +306,7 @@ mod tests {
 
     #[test]
     fn where_the_body_tells_its_word_goes_before_a_2xx_and_after_the_services_own() {
-        let told = |told, status| AnswerFacts { told: Some(told), ..complete(status) };
+        let told = |told, status| AnswerFacts { told: Some(told), ..AnswerFacts::of_first(status) };
         for (told_, expected) in [
             (Told::Applied, SUCCEEDED),
             (Told::NotApplied, Classified::NotApplied),
@@ -342,7 +340,7 @@ mod tests {
             (413, Classified::NotApplied),
             (500, SHOWN),
         ] {
-            let answer = AnswerFacts { store_refusals: true, ..complete(status) };
+            let answer = AnswerFacts { store_refusals: true, ..AnswerFacts::of_first(status) };
             assert_eq!(classify(answer), expected, "{status}");
             if status < 500 {
                 assert_eq!(classify(AnswerFacts { clean: false, ..answer }), SHOWN);

@@ -31,6 +31,7 @@ pub mod server;
 mod shared;
 mod sockets;
 mod spool;
+mod through;
 pub mod tls;
 mod tunnel;
 mod unprotected;

@@ -8,9 +8,11 @@ use std::{
 };
 
 use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
+    io::AsyncWrite,
     time::{Sleep, sleep},
 };
+
+use crate::through::reads_through;
 
 /// A stream whose writes fail once the other side has taken nothing for a while: neither hyper nor
 /// TCP ends such a connection, and each holds a place and its buffers.
@@ -42,15 +44,7 @@ impl<S> Stalling<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Stalling<S> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_read(cx, buffer)
-    }
-}
+reads_through!(Stalling);
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for Stalling<S> {
     fn poll_write(

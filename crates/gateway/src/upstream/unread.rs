@@ -4,9 +4,10 @@ use std::io::{self, ErrorKind, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::AsyncWrite;
 
 use super::pool::Place;
+use crate::through::reads_through;
 
 /// A stream on which a failed write does not hide an answer that is there to be read.
 ///
@@ -48,15 +49,7 @@ fn is_closed_by_peer(error: &io::Error) -> bool {
     matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset)
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Unread<S> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_read(cx, buffer)
-    }
-}
+reads_through!(Unread);
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for Unread<S> {
     fn poll_write(
