@@ -11,6 +11,7 @@ mod plot;
 mod process;
 mod report;
 mod rounds;
+mod store;
 mod upstream;
 
 use std::{
@@ -48,6 +49,14 @@ pub(crate) struct Bench {
     /// Pairs of calls of each kind in each round, with --layer.
     #[arg(long, default_value = "20000", requires = "layer")]
     pairs: NonZeroUsize,
+    /// Measure the store instead, and write bench/store.json: pairs of claim and settlement by how
+    /// many writes share a commit, on an empty store and with many records, and first executions
+    /// through the gateway on both. It takes some minutes and some gigabytes.
+    #[arg(long, conflicts_with_all = ["connections", "layer"])]
+    store: bool,
+    /// How many records there are, with --store.
+    #[arg(long, default_value = "5000000", requires = "store")]
+    records: NonZeroU32,
     /// Measure only: this is the optimized build already.
     #[arg(long, hide = true)]
     measure: bool,
@@ -64,22 +73,39 @@ impl Bench {
         }
     }
 
-    /// The load generator must be optimized too, or it is what is measured.
-    fn build_and_measure(&self) -> Outcome {
-        run(cargo().args(["build", "--release", "--locked", "-p", "hapax-cli", "-p", "xtask"]))?;
-        let connections = self.connections.iter().map(ToString::to_string).collect::<Vec<_>>();
-        run(Command::new(release("xtask")?).args(["bench", "--measure"]).args([
-            format!("--connections={}", connections.join(",")),
-            format!("--rounds={}", self.rounds),
-            format!("--millis={}", self.millis),
-        ]))
-    }
-
     fn measure(&self) -> Outcome {
         // Many connections, each with two ends here.
         rlimit::increase_nofile_limit(u64::MAX).context("file limit")?;
-        let upstream = Upstream::start().context("upstream")?;
         let lasting = Duration::from_millis(self.millis.get().into());
+        if self.store {
+            let (records, rounds) = (self.records, self.rounds);
+            return store::Settings { records, rounds, lasting }.measure();
+        }
+        self.measure_gateway(lasting)
+    }
+
+    /// The load generator must be optimized too, or it is what is measured.
+    fn build_and_measure(&self) -> Outcome {
+        let mut build = cargo();
+        build.args(["build", "--release", "--locked", "-p", "hapax-cli", "-p", "xtask"]);
+        if self.store {
+            build.args(["-p", "hapax-bench-store"]);
+        }
+        run(&mut build)?;
+        let mut measure = Command::new(release("xtask")?);
+        measure.args(["bench", "--measure"]);
+        measure.args([format!("--rounds={}", self.rounds), format!("--millis={}", self.millis)]);
+        if self.store {
+            measure.args(["--store".to_owned(), format!("--records={}", self.records)]);
+        } else {
+            let connections = self.connections.iter().map(ToString::to_string);
+            measure.arg(format!("--connections={}", connections.collect::<Vec<_>>().join(",")));
+        }
+        run(&mut measure)
+    }
+
+    fn measure_gateway(&self, lasting: Duration) -> Outcome {
+        let upstream = Upstream::start().context("upstream")?;
         let mut report = Report::new(&self.connections, lasting);
         Run::start(upstream.address(), lasting)?.measure(self.rounds, &mut report)?;
         eprintln!("==> memory and start");

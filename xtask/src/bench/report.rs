@@ -209,7 +209,7 @@ impl Series<'_> {
 }
 
 /// The middle one; of an even number the upper.
-fn median(mut numbers: Vec<f64>) -> f64 {
+pub(super) fn median(mut numbers: Vec<f64>) -> f64 {
     numbers.sort_by(f64::total_cmp);
     numbers.get(numbers.len() / 2).copied().unwrap_or(f64::NAN)
 }
