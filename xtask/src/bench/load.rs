@@ -173,10 +173,15 @@ pub(super) fn wait_until_up(target: SocketAddr, what: &str) -> Outcome {
         if std::net::TcpStream::connect(target).is_ok() {
             return Ok(());
         }
-        #[expect(clippy::disallowed_methods, reason = "a thread without a runtime")]
-        std::thread::sleep(Duration::from_millis(5));
+        pause(Duration::from_millis(5));
     }
     Err(Failure::new(format!("{what} does not listen on {target}")))
+}
+
+/// Between two looks at something that others do.
+#[expect(clippy::disallowed_methods, reason = "a thread without a runtime")]
+pub(super) fn pause(time: Duration) {
+    std::thread::sleep(time);
 }
 
 #[expect(clippy::disallowed_methods, reason = "threads without a runtime measure real time")]

@@ -7,6 +7,7 @@ mod keys;
 mod layer;
 mod load;
 mod message;
+mod peers;
 mod plot;
 mod process;
 mod report;
@@ -22,7 +23,9 @@ use std::{
 
 use clap::Args;
 
-use self::{footprint::Footprint, report::Report, rounds::Bench as Run, upstream::Upstream};
+use self::{
+    footprint::Footprint, peers::Peers, report::Report, rounds::Bench as Run, upstream::Upstream,
+};
 use crate::run::{Context, Outcome, cargo, release, run};
 
 /// Measure the release gateway on loopback and write bench/results.json; or the layer, or the store.
@@ -54,6 +57,10 @@ pub(crate) struct Bench {
     /// through the gateway on both. It takes some minutes and some gigabytes.
     #[arg(long, conflicts_with_all = ["connections", "layer"])]
     store: bool,
+    /// Install the peers that are missing, from npm, PyPI and crates.io into target/peers. Those that
+    /// are installed are measured in every run.
+    #[arg(long, conflicts_with_all = ["store", "layer"])]
+    peers: bool,
     /// How many records there are, with --store.
     #[arg(long, default_value = "5000000", requires = "store")]
     records: NonZeroU32,
@@ -98,6 +105,7 @@ impl Bench {
         if self.store {
             measure.args(["--store".to_owned(), format!("--records={}", self.records)]);
         } else {
+            measure.args(self.peers.then_some("--peers"));
             let connections = self.connections.iter().map(ToString::to_string);
             measure.arg(format!("--connections={}", connections.collect::<Vec<_>>().join(",")));
         }
@@ -110,6 +118,7 @@ impl Bench {
         Run::start(upstream.address(), lasting)?.measure(self.rounds, &mut report)?;
         eprintln!("==> memory and start");
         report.footprint = Some(Footprint::measure(upstream.address())?);
+        report.peers = Some(Peers::measure(upstream.address(), self.rounds, lasting, self.peers)?);
         report.print();
         report.write()
     }

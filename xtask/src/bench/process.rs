@@ -12,14 +12,17 @@ use std::{
 
 use tempfile::TempDir;
 
-use super::load::wait_until_up;
+use super::load::{now, pause, wait_until_up};
 use crate::run::{Context, Failure, Outcome, release, target};
 
 /// Linux tells times of processes in hundredths of a second, whatever its kernel counts in.
 const MILLIS_OF_A_TICK: u64 = 10;
 
-/// A running program; it is killed when this is dropped.
+/// A running program; it is ended when this is dropped.
 pub(super) struct Process(Child);
+
+/// How long a program that was told to end may take, before it is killed.
+const ENDING: Duration = Duration::from_secs(10);
 
 impl Process {
     pub(super) fn start(command: &mut Command) -> Outcome<Self> {
@@ -58,11 +61,27 @@ impl Process {
 }
 
 impl Drop for Process {
+    /// Killed at once, it would leave its workers behind. What fails here has ended already.
     fn drop(&mut self) {
-        // Both fail only when it has ended already.
+        let _ = Command::new("kill").arg(self.0.id().to_string()).status();
+        let begun = now();
+        while begun.elapsed() < ENDING && matches!(self.0.try_wait(), Ok(None)) {
+            pause(Duration::from_millis(5));
+        }
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+/// Runs a program to its end, without its output.
+pub(super) fn quietly(command: &mut Command) -> Outcome {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let ended = command.stdin(Stdio::null()).output().context(&name)?;
+    if ended.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+    Err(Failure::new(format!("{name}: {}: {said}", ended.status)))
 }
 
 /// A folder on the disk that is built on: a folder for temporary files may be in memory, where a sync

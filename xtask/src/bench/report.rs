@@ -4,7 +4,7 @@ use std::{num::NonZeroUsize, time::Duration};
 
 use serde_json::{Value, json};
 
-use super::{disk, footprint::Footprint, load::Measured, plot};
+use super::{disk, footprint::Footprint, load::Measured, peers::Peers, plot};
 use crate::{proof, run::Outcome};
 
 /// What is compared.
@@ -58,6 +58,7 @@ pub(super) struct Report {
     measurements: Vec<Measurement>,
     pub(super) syncs: Vec<Measured>,
     pub(super) footprint: Option<Footprint>,
+    pub(super) peers: Option<Peers>,
 }
 
 impl Report {
@@ -68,6 +69,7 @@ impl Report {
             measurements: Vec::new(),
             syncs: Vec::new(),
             footprint: None,
+            peers: None,
         }
     }
 
@@ -147,6 +149,9 @@ impl Report {
         if let Some(footprint) = &self.footprint {
             footprint.print();
         }
+        if let Some(peers) = &self.peers {
+            peers.print();
+        }
     }
 
     /// Writes `bench/results.json` and draws `bench/results.svg`.
@@ -179,6 +184,7 @@ impl Report {
             "durability": Value::Object(durability.into_iter().collect()),
             "measurements": measurements.collect::<Vec<_>>(),
             "footprint": self.footprint.as_ref().map(Footprint::to_json),
+            "peers": self.peers.as_ref().map(Peers::to_json),
         })
     }
 }

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::{
     disk,
     keys::Keys,
-    load::{Load, Measured, now},
+    load::{Load, Measured, now, pause},
     message::Dialect,
     process::{Gateway, scratch},
     report::{Series, median},
@@ -154,8 +154,7 @@ fn until_at_rest(gateway: &Gateway) -> Outcome<Duration> {
     let begun = now();
     let mut before = gateway.process.processor_time()?;
     while begun.elapsed() < LOOKING {
-        #[expect(clippy::disallowed_methods, reason = "a thread without a runtime")]
-        std::thread::sleep(LOOK);
+        pause(LOOK);
         let after = gateway.process.processor_time()?;
         if after.saturating_sub(before) < LOOK / 20 {
             return Ok(begun.elapsed());
