@@ -10,7 +10,12 @@ use std::{
 
 use mio::{Events, Interest, Poll, Token, net::TcpStream};
 
-use super::{keys::Keys, message, message::Dialect, upstream::read_all};
+use super::{
+    keys::Keys,
+    message,
+    message::Dialect,
+    upstream::{read_all, wait},
+};
 use crate::run::{Context, Failure, Outcome};
 
 /// No answer takes this long.
@@ -71,7 +76,7 @@ impl Load<'_> {
         let mut under_way = connections.len();
         let mut events = Events::with_capacity(1024);
         while under_way > 0 {
-            poll.poll(&mut events, Some(LIMIT))?;
+            wait(&mut poll, &mut events, Some(LIMIT))?;
             if events.is_empty() {
                 return Err(ErrorKind::TimedOut.into());
             }

@@ -5,6 +5,7 @@ use std::{
     io::{self, ErrorKind, Read, Write},
     net::{Ipv4Addr, SocketAddr},
     thread,
+    time::Duration,
 };
 
 use mio::{
@@ -46,13 +47,21 @@ struct Connection {
     unread: Vec<u8>,
 }
 
+impl Connection {
+    fn new(mut stream: TcpStream, poll: &Poll, token: Token) -> io::Result<Self> {
+        stream.set_nodelay(true)?;
+        poll.registry().register(&mut stream, token, Interest::READABLE)?;
+        Ok(Self { stream, unread: Vec::new() })
+    }
+}
+
 fn serve(mut poll: Poll, mut listener: TcpListener) -> io::Result<()> {
     poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
     let mut connections = HashMap::new();
     let mut last = LISTENER;
     let mut events = Events::with_capacity(1024);
     loop {
-        poll.poll(&mut events, None)?;
+        wait(&mut poll, &mut events, None)?;
         for event in &events {
             if event.token() != LISTENER {
                 let connection = connections.get_mut(&event.token());
@@ -62,12 +71,27 @@ fn serve(mut poll: Poll, mut listener: TcpListener) -> io::Result<()> {
                 }
                 continue;
             }
-            while let Ok((mut stream, _)) = listener.accept() {
-                stream.set_nodelay(true)?;
+            while let Ok((stream, _)) = listener.accept() {
                 last = Token(last.0 + 1);
-                poll.registry().register(&mut stream, last, Interest::READABLE)?;
-                connections.insert(last, Connection { stream, unread: Vec::new() });
+                // One that is broken already is nobody's.
+                if let Ok(connection) = Connection::new(stream, &poll, last) {
+                    connections.insert(last, connection);
+                }
             }
+        }
+    }
+}
+
+/// Waits for events, whatever signals come meanwhile.
+pub(super) fn wait(
+    poll: &mut Poll,
+    events: &mut Events,
+    limit: Option<Duration>,
+) -> io::Result<()> {
+    loop {
+        match poll.poll(events, limit) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            waited => return waited,
         }
     }
 }
