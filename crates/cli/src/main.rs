@@ -39,9 +39,6 @@ enum Command {
     Keys(keys::Keys),
 }
 
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() -> ExitCode {
     let Hapax { command } = Hapax::parse();
     let logging = match log() {
