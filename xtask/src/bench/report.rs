@@ -181,6 +181,7 @@ impl Report {
             "rounds": self.syncs.len(),
             "milliseconds_each": u64::try_from(self.lasting.as_millis()).unwrap_or(u64::MAX),
             "disk": disk::to_json(&self.syncs),
+            "hapax_log": "error",
             "durability": Value::Object(durability.into_iter().collect()),
             "measurements": measurements.collect::<Vec<_>>(),
             "footprint": self.footprint.as_ref().map(Footprint::to_json),
