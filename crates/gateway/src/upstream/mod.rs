@@ -65,7 +65,8 @@ pub struct UpstreamConfig {
     /// How long name resolution, connecting, TLS and the beginning of HTTP/2 may take together; 2 s
     /// by default.
     pub connect_timeout: Duration,
-    /// How many idle connections are kept; 64 by default. Busy ones are not counted.
+    /// How many idle connections are kept, each for a few seconds; 512 by default. Busy ones are not
+    /// counted.
     pub max_idle: usize,
     /// How many connections there may be at once, at least 1; 10,000 by default. A request that
     /// needs another waits for one to end, within the connect timeout.
@@ -81,7 +82,7 @@ impl Default for UpstreamConfig {
     fn default() -> Self {
         Self {
             connect_timeout: Duration::from_secs(2),
-            max_idle: 64,
+            max_idle: 512,
             max_connections: 10_000,
             protocol: Protocol::default(),
             tls: UpstreamTlsConfig::default(),
