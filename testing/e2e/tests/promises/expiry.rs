@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use hapax_e2e::{Answer, Gateway, Request, Stage, UpstreamKind, fresh_key, until};
+use hapax_testkit::{Answer, Gateway, Request, Stage, UpstreamKind, fresh_key, until};
 
 use crate::SOON;
 

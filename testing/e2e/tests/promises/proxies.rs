@@ -1,7 +1,7 @@
 //! Proxies in front that send a request again by themselves, as `docs/recipes` has them do: what
 //! they hide from the caller is one effect all the same.
 
-use hapax_e2e::{Cutter, Gateway, Proxy, ProxyKind, Request, Stage, eventually, fresh_key};
+use hapax_testkit::{Cutter, Gateway, Proxy, ProxyKind, Request, Stage, eventually, fresh_key};
 
 use crate::SOON;
 

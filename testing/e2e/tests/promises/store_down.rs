@@ -2,7 +2,7 @@
 
 use std::{fs, path::PathBuf};
 
-use hapax_e2e::{Answer, Gateway, Request, Stage, UpstreamKind, eventually, fresh_key, until};
+use hapax_testkit::{Answer, Gateway, Request, Stage, UpstreamKind, eventually, fresh_key, until};
 use rusqlite::Connection;
 
 use crate::SOON;

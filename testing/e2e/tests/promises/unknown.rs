@@ -1,6 +1,6 @@
 //! Unknown outcomes: the service is asked, by a retry and in the background.
 
-use hapax_e2e::{Answer, Gateway, Request, Stage, UpstreamKind, eventually, fresh_key, until};
+use hapax_testkit::{Answer, Gateway, Request, Stage, UpstreamKind, eventually, fresh_key, until};
 
 use crate::SOON;
 

@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use hapax_e2e::{Request, Stage, UpstreamKind, eventually, fresh_key};
+use hapax_testkit::{Request, Stage, UpstreamKind, eventually, fresh_key};
 
 use crate::SOON;
 

@@ -134,7 +134,7 @@ impl Request {
         self.without("idempotency-key").header("idempotency-key", key)
     }
 
-    /// Tells the upstream what to do with it (see `e2e-upstream`); no part of the intent.
+    /// Tells the upstream what to do with it (see `ledger`); no part of the intent.
     #[must_use]
     pub fn act(self, script: &str) -> Self {
         self.without("x-do").header("x-do", script)

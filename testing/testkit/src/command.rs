@@ -89,7 +89,7 @@ pub(crate) fn binary() -> PathBuf {
 
 /// The upstream of the tests, from this crate.
 pub(crate) fn upstream_binary() -> PathBuf {
-    sibling("e2e-upstream", None, "cargo build -p hapax-e2e --bins")
+    sibling("ledger", None, "cargo build -p hapax-testkit --bins")
 }
 
 /// A binary in the directory above that of the test executable (`target/<profile>`).

@@ -191,7 +191,7 @@ impl Upstream {
     }
 
     /// What requests to `/NAME` get from now on that do not say it themselves (see
-    /// `e2e-upstream`).
+    /// `ledger`).
     pub fn script(&self, name: &str, script: &str) {
         let path = self.dir.join("scripts").join(name);
         let unfinished = path.with_extension("new");

@@ -9,7 +9,7 @@
 //! It can be asked what became of an effect, see [`ledger`], and refuses what comes after its
 //! `Hapax-Deadline`.
 //!
-//! `e2e-upstream --dir DIR --listen ADDRESS [--collapse] [--certificate FILE --key FILE
+//! `ledger --dir DIR --listen ADDRESS [--collapse] [--certificate FILE --key FILE
 //! [--client-ca FILE]]`, in HTTP/1.1 and HTTP/2. With `--collapse`, requests with the
 //! same `Idempotency-Key` make one effect and get its answer again.
 #![allow(
@@ -295,7 +295,7 @@ impl Service {
             .status(StatusCode::SWITCHING_PROTOCOLS)
             .header("connection", "upgrade")
             .header("upgrade", protocol)
-            .header("x-served-by", "e2e-upstream")
+            .header("x-served-by", "ledger")
             .body(full(""))
             .expect("an answer")
     }
@@ -505,7 +505,7 @@ fn noise(
         .header("set-cookie", format!("session=secret-{n}; HttpOnly"))
         .header("x-request-id", format!("request-{n}"))
         .header("ratelimit-remaining", 1000_u64.saturating_sub(n).to_string())
-        .header("x-served-by", "e2e-upstream");
+        .header("x-served-by", "ledger");
     match effect {
         Some(effect) => answer
             .header("location", format!("/payments/pay_{effect}"))
