@@ -25,7 +25,11 @@ export async function pay(url, key, payment, tries = 8) {
       const body = await answer.text();
       // A browser takes a head that is cut for a whole one, and what follows for an empty body.
       if (body === '') throw new TypeError('an answer without a body');
-      if (tried === tries || !isPassing(answer, body)) return { status: answer.status, body };
+      if (tried === tries || !isPassing(answer, body)) {
+        // Whether it is the outcome, which is kept from now on.
+        const settled = answer.headers.has('Idempotency-Expires');
+        return { status: answer.status, body, settled };
+      }
       wait += 1_000 * Math.min(5, Number(answer.headers.get('Retry-After') ?? 0));
     } catch (error) {
       if (tried === tries) throw error;

@@ -2,6 +2,7 @@
 
 import json
 import sys
+import time
 
 import requests
 from requests.adapters import HTTPAdapter
@@ -10,10 +11,10 @@ from urllib3.util import Retry
 retry = Retry(
     total=8,
     allowed_methods=None,  # POST too: the key makes it safe
-    status_forcelist=[409, 502, 503, 504],  # 409 for in-flight
+    status_forcelist=[502, 503, 504],
     backoff_factor=0.1,
     backoff_jitter=0.1,
-    retry_after_max=5,  # an unknown outcome says 60
+    retry_after_max=5,
     raise_on_status=False,  # the last answer, not an exception
 )
 session = requests.Session()
@@ -23,20 +24,27 @@ for scheme in ["http://", "https://"]:
 
 def pay(url, key, payment):
     """Sends it until there is an answer. The key is the caller's, made once and kept."""
-    for again in [True, True, False]:
+    for wait in [0.5, 1, 2, 4, 8, None]:
         try:
             answer = session.post(
                 url, json=payment, headers={"Idempotency-Key": f'"{key}"'}, timeout=(3, 30)
             )
             # Python takes a head that is cut for a whole one, and what follows for an empty body.
-            if answer.content:
+            if answer.content and not (wait and is_in_flight(answer)):
                 return answer
             lost = requests.ConnectionError("an answer without a body")
         except requests.RequestException as error:
             # urllib3 does not retry an answer that is cut in its body.
             lost = error
-        if not again:
+        if wait is None:
             raise lost
+        time.sleep(wait)
+
+
+def is_in_flight(answer):
+    """Whether the first request is executed just now. Any other 409 is an answer."""
+    is_problem = answer.headers.get("Content-Type") == "application/problem+json"
+    return is_problem and answer.json()["type"] == "urn:hapax:problem:in-flight"
 
 
 def main(url, *pairs):

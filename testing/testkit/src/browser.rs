@@ -12,7 +12,7 @@ use std::{
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::wait::until;
+use crate::{others::is_left_out, wait::until};
 
 /// Nothing that a page does takes longer, on a machine that also compiles.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -30,6 +30,12 @@ pub struct Browser {
 }
 
 impl Browser {
+    /// Whether it is to be left out, because `cargo xtask test` could not install it and was told to
+    /// go on.
+    pub fn is_left_out() -> bool {
+        is_left_out(&["chromium"])
+    }
+
     /// Starts it, with a profile of its own.
     ///
     /// # Panics
@@ -70,20 +76,20 @@ impl Browser {
     /// Loads again what is shown, as the button does: what was a POST is sent again.
     #[track_caller]
     pub fn reload(&mut self) {
-        // So that what is shown now is not taken for what comes.
-        self.run("window.isOld = true");
-        self.ask("Page.reload", json!({}));
-        until("the page is another one", PATIENCE, || {
-            (self.try_run("window.isOld").ok()? != true).then_some(())
-        });
-        self.loaded();
+        self.leave(|browser| browser.ask("Page.reload", json!({})));
     }
 
     /// Does what leads to another page, and waits for that.
     #[track_caller]
     pub fn leave_by(&mut self, script: &str) {
+        self.leave(|browser| browser.run(script));
+    }
+
+    #[track_caller]
+    fn leave(&mut self, by: impl FnOnce(&mut Self) -> Value) {
+        // So that what is shown now is not taken for what comes.
         self.run("window.isOld = true");
-        self.run(script);
+        by(self);
         until("the page is another one", PATIENCE, || {
             (self.try_run("window.isOld").ok()? != true).then_some(())
         });

@@ -6,19 +6,17 @@ use std::{
     process::Command,
 };
 
-/// A client of another maker.
+/// A client of another maker, which a script tells what to do.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Client {
-    /// curl.
+    /// A shell with curl.
     Curl,
     /// Python with requests and Stripe's SDK.
     Python,
     /// Node with what it brings itself.
     Node,
-    /// Node with Stripe's SDK.
+    /// Node with Stripe's SDK, which a module finds in [`node_modules`].
     NodeStripe,
-    /// Chromium.
-    Chromium,
 }
 
 impl Client {
@@ -35,17 +33,19 @@ impl Client {
             Self::Python => &["python3", "python-clients"],
             Self::Node => &["node"],
             Self::NodeStripe => &["node", "npm", "node-clients"],
-            Self::Chromium => &["chromium"],
         }
     }
 
-    /// Runs it, with a script of its language where it has one.
-    pub fn command(self) -> Command {
+    /// What runs its scripts.
+    ///
+    /// # Panics
+    /// When it is not installed: `cargo xtask setup` does that.
+    #[track_caller]
+    pub fn interpreter(self) -> Command {
         match self {
-            Self::Curl => Command::new("curl"),
+            Self::Curl => Command::new("sh"),
             Self::Python => Command::new(installed("python-clients/venv/bin/python")),
             Self::Node | Self::NodeStripe => Command::new("node"),
-            Self::Chromium => Command::new("chromium"),
         }
     }
 }

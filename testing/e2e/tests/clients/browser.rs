@@ -2,14 +2,16 @@
 
 use std::{fs, path::Path};
 
-use hapax_testkit::{Browser, Client, Fault, Request, UpstreamKind, Way};
+use hapax_testkit::{Browser, Fault, UpstreamKind, Way, eventually};
 use serde_json::Value;
 
-use crate::scene::Scene;
+use crate::{
+    SOON,
+    scene::{RESEND, Scene},
+};
 
 /// The operation of the form, whose key is one of its fields.
-const FORM: &str = "\n[[operation]]\nname = \"pay.form\"\nroutes = [\"POST /shop/payments\"]\n\
-                    key = { from = \"body:/request_id\", required = true }\n";
+const FORM: &str = include_str!("../../clients/form.toml");
 
 const PAY: &str = "window.payOnce({ amount: 1200 })";
 
@@ -23,7 +25,7 @@ struct Shop {
 
 impl Shop {
     fn open(kind: UpstreamKind, operation: &str) -> Self {
-        let scene = Scene::with(kind, "", &format!("{operation}{FORM}{operation}"));
+        let scene = Scene::with(kind, &format!("{operation}\n{FORM}{operation}"));
         serve(&scene, "shop", "text/html", "shop.html");
         serve(&scene, "pay.mjs", "text/javascript", "pay.mjs");
         let mut browser = Browser::start();
@@ -65,7 +67,7 @@ fn body(paid: &Value) -> &str {
 
 #[test]
 fn a_form_that_is_sent_again_by_a_reload_pays_once() {
-    if Client::Chromium.is_left_out() {
+    if Browser::is_left_out() {
         return;
     }
     let mut shop = Shop::open(UpstreamKind::Plain, "");
@@ -82,7 +84,7 @@ fn a_form_that_is_sent_again_by_a_reload_pays_once() {
 
 #[test]
 fn t06_a_form_whose_answers_are_lost_pays_once_when_it_is_sent_again() {
-    if Client::Chromium.is_left_out() {
+    if Browser::is_left_out() {
         return;
     }
     let mut shop = Shop::open(UpstreamKind::Plain, "");
@@ -101,10 +103,10 @@ fn t06_a_form_whose_answers_are_lost_pays_once_when_it_is_sent_again() {
 
 #[test]
 fn t06_a_form_whose_answer_is_lost_behind_the_gateway_pays_once_under_resend() {
-    if Client::Chromium.is_left_out() {
+    if Browser::is_left_out() {
         return;
     }
-    let mut shop = Shop::open(UpstreamKind::Collapsing, crate::scene::RESEND);
+    let mut shop = Shop::open(UpstreamKind::Collapsing, RESEND);
     shop.scene.back.on_turns(1, Fault::cut(Way::ToClient));
     shop.browser.leave_by(SUBMIT);
     let text = shop.browser.text();
@@ -117,7 +119,7 @@ fn t06_a_form_whose_answer_is_lost_behind_the_gateway_pays_once_under_resend() {
 
 #[test]
 fn t06_a_page_that_fetches_pays_once_wherever_its_answer_is_cut() {
-    if Client::Chromium.is_left_out() {
+    if Browser::is_left_out() {
         return;
     }
     let mut shop = Shop::open(UpstreamKind::Plain, "");
@@ -140,10 +142,10 @@ fn t06_a_page_that_fetches_pays_once_wherever_its_answer_is_cut() {
 
 #[test]
 fn t06_a_page_that_fetches_pays_once_when_the_answer_is_lost_behind_the_gateway() {
-    if Client::Chromium.is_left_out() {
+    if Browser::is_left_out() {
         return;
     }
-    let mut shop = Shop::open(UpstreamKind::Collapsing, crate::scene::RESEND);
+    let mut shop = Shop::open(UpstreamKind::Collapsing, RESEND);
     shop.scene.back.on_turns(1, Fault::reset(Way::ToClient));
     let paid = shop.browser.run(PAY);
     shop.assert_paid_once(body(&paid));
@@ -152,13 +154,13 @@ fn t06_a_page_that_fetches_pays_once_when_the_answer_is_lost_behind_the_gateway(
 
 #[test]
 fn p11_a_page_that_fetches_comes_back_when_the_store_is_back() {
-    if Client::Chromium.is_left_out() {
+    if Browser::is_left_out() {
         return;
     }
     let mut shop = Shop::open(UpstreamKind::Plain, "");
     let lock = shop.scene.lock_store();
     shop.browser.run("window.paying = window.payOnce({ amount: 1200 }); 0");
-    hapax_testkit::eventually("the refusal", crate::SOON, || {
+    eventually("the refusal", SOON, || {
         shop.scene.gateway.metric("hapax_problems_total", &[]) >= 1.0
     });
     assert_eq!(shop.posts(), 0);
@@ -170,18 +172,16 @@ fn p11_a_page_that_fetches_comes_back_when_the_store_is_back() {
 
 #[test]
 fn a_page_that_is_loaded_again_while_it_pays_asks_for_the_same_payment() {
-    if Client::Chromium.is_left_out() {
+    if Browser::is_left_out() {
         return;
     }
     let mut shop = Shop::open(UpstreamKind::Plain, "");
     shop.scene.upstream.script("payments", "gate answer");
     shop.browser.run("window.paying = window.payOnce({ amount: 1200 }); 0");
-    hapax_testkit::eventually("the payment", crate::SOON, || shop.posts() == 1);
+    eventually("the payment", SOON, || shop.posts() == 1);
     shop.browser.reload();
     shop.browser.run("window.paying = window.payOnce({ amount: 1200 }); 0");
-    hapax_testkit::eventually("it comes again", crate::SOON, || {
-        shop.scene.decided("in_flight") >= 1
-    });
+    eventually("it comes again", SOON, || shop.scene.decided("in_flight") >= 1);
     shop.scene.upstream.open("answer");
     let paid = shop.browser.run("window.paying");
     shop.assert_paid_once(body(&paid));
@@ -189,8 +189,25 @@ fn a_page_that_is_loaded_again_while_it_pays_asks_for_the_same_payment() {
 }
 
 #[test]
+fn a_page_keeps_its_key_while_the_outcome_is_not_known() {
+    if Browser::is_left_out() {
+        return;
+    }
+    let mut shop = Shop::open(UpstreamKind::Plain, "");
+    shop.scene.back.on_turns(1, Fault::cut(Way::ToClient));
+    for holds in 0..2 {
+        let told = shop.browser.run(PAY);
+        assert_eq!((&told["status"], &told["settled"]), (&409.into(), &false.into()), "{told}");
+        assert_eq!(shop.scene.decided("hold"), holds);
+        shop.browser.reload();
+    }
+    shop.scene.upstream.assert_effects(1);
+    assert_eq!(shop.posts(), 1);
+}
+
+#[test]
 fn p51_a_browser_sends_a_post_again_by_itself_and_a_key_makes_it_one_effect() {
-    if Client::Chromium.is_left_out() {
+    if Browser::is_left_out() {
         return;
     }
     let mut shop = Shop::open(UpstreamKind::Plain, "");
@@ -211,6 +228,4 @@ fn p51_a_browser_sends_a_post_again_by_itself_and_a_key_makes_it_one_effect() {
         assert!(text.as_str().is_some_and(|text| text.contains("\"id\":\"pay_")), "{text}");
         shop.scene.upstream.assert_effects(before + effects);
     }
-    let warm = Request::get("/warm");
-    assert_eq!(shop.scene.gateway.send(&warm).status, 200);
 }

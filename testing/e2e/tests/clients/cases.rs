@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use hapax_testkit::{Fault, Way, eventually};
+use hapax_testkit::{Fault, UpstreamKind, Way, eventually};
 
 use crate::{
     SOON,
     driver::{Driver, Payment},
-    scene::Scene,
+    scene::{Scene, WAITING},
 };
 
 /// How an answer is lost on its way: before its first byte, in its head, and in its body, whose
@@ -136,8 +136,7 @@ pub(crate) fn a_retry_during_the_execution_waits_where_the_operation_says_so(dri
     if driver.is_left_out() {
         return;
     }
-    let scene =
-        Scene::with(hapax_testkit::UpstreamKind::Plain, "", "in_flight = { wait = \"15s\" }");
+    let scene = Scene::of(UpstreamKind::Plain, "", WAITING);
     let payment = Payment::new();
     driver.service_does(&scene, "gate answer");
     let running = driver.start(&scene, std::slice::from_ref(&payment));
@@ -148,6 +147,22 @@ pub(crate) fn a_retry_during_the_execution_waits_where_the_operation_says_so(dri
     running.came().remove(0).assert_outcome(&scene, &payment, 1);
     assert_eq!(scene.decided("in_flight"), 0);
     scene.upstream.assert_arrivals(1);
+}
+
+pub(crate) fn an_unknown_outcome_is_told_and_nothing_is_sent_again(driver: &Driver) {
+    if driver.is_left_out() {
+        return;
+    }
+    let scene = Scene::holding();
+    scene.back.on_turns(1, Fault::cut(Way::ToClient));
+    let begun = Instant::now();
+    let came = driver.pay(&scene, &Payment::new());
+    assert_eq!((came.status, came.id.as_deref()), (409, None), "{came:?}");
+    // It says to come again after 60 s.
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+    assert_eq!(scene.decided("hold"), driver.repeats_an_unknown_outcome);
+    scene.upstream.assert_arrivals(1);
+    scene.upstream.assert_effects(1);
 }
 
 pub(crate) fn a_changed_intent_is_refused_and_not_sent_again(driver: &Driver) {

@@ -6,7 +6,7 @@ use hapax_testkit::{Client, Fault, UpstreamKind, Way};
 
 use crate::{
     driver::{Driver, Payment},
-    scene::Scene,
+    scene::{Scene, WAITING},
 };
 
 const CURL: Driver = Driver {
@@ -15,6 +15,7 @@ const CURL: Driver = Driver {
     honours_retry_after: true,
     // A 409 is no failure that passes, for curl.
     retries_in_flight: false,
+    repeats_an_unknown_outcome: 0,
 };
 
 crate::cases::promises! { CURL,
@@ -28,6 +29,8 @@ crate::cases::promises! { CURL,
     a_retry_during_the_execution_starts_no_second_one as curl_stops_at_a_409_while_it_is_executed,
     a_retry_during_the_execution_waits_where_the_operation_says_so
         as curl_waits_for_the_first_request_where_the_operation_says_so,
+    an_unknown_outcome_is_told_and_nothing_is_sent_again
+        as curl_is_told_of_an_unknown_outcome,
     a_changed_intent_is_refused_and_not_sent_again as t02_curl_does_not_repeat_a_changed_intent,
 }
 
@@ -41,7 +44,7 @@ fn a_large_body_of_curl_is_asked_for_each_time_and_executed_once() {
     if CURL.is_left_out() {
         return;
     }
-    let scene = Scene::with(UpstreamKind::Plain, "request_body = \"4MiB\"", "");
+    let scene = Scene::of(UpstreamKind::Plain, "request_body = \"4MiB\"", WAITING);
     // 100 comes through, and what comes behind the body does not.
     scene.front.on_turns(1, Fault::delay(Way::ToClient, Duration::ZERO));
     scene.front.on_turns(1, Fault::cut(Way::ToClient));
@@ -82,4 +85,5 @@ fn curl_waits_as_long_as_it_is_told() {
     running.came().remove(0).assert_outcome(&scene, &payment, 1);
     assert!(refused.elapsed() > Duration::from_millis(2_900), "{:?}", refused.elapsed());
     scene.upstream.assert_arrivals(2);
+    assert_eq!(scene.front.counts().connections, 1, "it is used again");
 }

@@ -21,6 +21,8 @@ pub(crate) struct Driver {
     pub(crate) honours_retry_after: bool,
     /// Whether it comes back by itself while the first request is executed.
     pub(crate) retries_in_flight: bool,
+    /// How often it asks again for an outcome that is not known, and held.
+    pub(crate) repeats_an_unknown_outcome: usize,
 }
 
 /// What came of a payment, as the client sees it.
@@ -115,10 +117,7 @@ impl Driver {
 
     fn command(&self, scene: &Scene) -> Command {
         let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("clients");
-        let mut command = match self.client {
-            Client::Curl => Command::new("sh"),
-            client => client.command(),
-        };
+        let mut command = self.client.interpreter();
         let script = match self.client {
             Client::NodeStripe => beside_its_modules(&scripts.join(self.script), scene.dir()),
             _ => scripts.join(self.script),

@@ -17,6 +17,7 @@ mod curl;
 mod driver;
 mod fetch;
 mod proxies;
+mod recipes;
 mod requests;
 mod scene;
 mod stripe_node;

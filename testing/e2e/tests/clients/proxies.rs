@@ -8,10 +8,7 @@ use hapax_testkit::{
     fresh_key,
 };
 
-use crate::{
-    SOON,
-    scene::{RESEND, Scene},
-};
+use crate::{SOON, scene::Scene};
 
 /// A proxy in front of two gateways on one store.
 struct Fronted {
@@ -24,7 +21,7 @@ struct Fronted {
 
 impl Fronted {
     fn new(kind: ProxyKind) -> Self {
-        Self::of(kind, Scene::with(UpstreamKind::Plain, "", "in_flight = { wait = \"2s\" }"))
+        Self::of(kind, Scene::with(UpstreamKind::Plain, "in_flight = { wait = \"2s\" }"))
     }
 
     fn of(kind: ProxyKind, scene: Scene) -> Self {
@@ -176,7 +173,7 @@ fn a_503_that_is_resent_is_one_effect_under_resend_through(kind: ProxyKind) {
     if kind.is_left_out() {
         return;
     }
-    let fronted = Fronted::of(kind, Scene::with(UpstreamKind::Collapsing, "", RESEND));
+    let fronted = Fronted::of(kind, Scene::resending());
     let faults = [
         Fault::cut(Way::ToClient),
         Fault::cut(Way::ToClient).after(20),

@@ -9,6 +9,7 @@ const REQUESTS: Driver = Driver {
     script: "pay.py",
     honours_retry_after: true,
     retries_in_flight: true,
+    repeats_an_unknown_outcome: 0,
 };
 
 crate::cases::promises! { REQUESTS,
@@ -22,6 +23,8 @@ crate::cases::promises! { REQUESTS,
     a_retry_during_the_execution_starts_no_second_one as requests_asks_again_while_it_is_executed,
     a_retry_during_the_execution_waits_where_the_operation_says_so
         as requests_waits_for_the_first_request_where_the_operation_says_so,
+    an_unknown_outcome_is_told_and_nothing_is_sent_again
+        as requests_is_told_of_an_unknown_outcome,
     a_changed_intent_is_refused_and_not_sent_again as t02_requests_does_not_repeat_a_changed_intent,
     a_reused_connection_that_ends_is_one_effect_all_the_same
         as p41_a_reused_connection_of_requests_that_ends_is_one_effect,

@@ -22,25 +22,30 @@ pub(crate) struct Scene {
 impl Scene {
     /// A service that knows nothing of keys, so that outcomes which are not known are held.
     pub(crate) fn holding() -> Self {
-        Self::with(UpstreamKind::Plain, "", "")
+        Self::with(UpstreamKind::Plain, "")
     }
 
     /// A service that collapses on the effect id, and a gateway that may send again.
     pub(crate) fn resending() -> Self {
-        Self::with(UpstreamKind::Collapsing, "", RESEND)
+        Self::with(UpstreamKind::Collapsing, RESEND)
     }
 
-    /// With more limits, and more said about the operation.
-    pub(crate) fn with(kind: UpstreamKind, limits: &str, operation: &str) -> Self {
+    /// With more said about the operation.
+    pub(crate) fn with(kind: UpstreamKind, operation: &str) -> Self {
+        let routes = "routes = [\"POST /payments\", \"POST /v1/charges\"]";
+        let text = format!("[[operation]]\nname = \"pay\"\n{routes}\n{operation}\n");
+        Self::of(kind, "", &text)
+    }
+
+    /// With more limits, and these operations.
+    pub(crate) fn of(kind: UpstreamKind, limits: &str, operations: &str) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let upstream = Upstream::start(dir.path(), kind);
         let back = FaultProxy::before(upstream.address());
         let text = format!(
             "store = \"sqlite:{{dir}}/hapax.db\"\nscope = {{ single_tenant = true }}\n\
              [limits]\nstore = \"300ms\"\n{limits}\n\
-             [[service]]\nupstream = \"http://{}\"\n\
-             [[operation]]\nname = \"pay\"\nroutes = [\"POST /payments\", \"POST /v1/charges\"]\n\
-             {operation}\n",
+             [[service]]\nupstream = \"http://{}\"\n{operations}",
             back.address()
         );
         let gateway = Serve::configured(dir.path(), &upstream, &text).start();
@@ -79,3 +84,6 @@ impl Scene {
 
 /// What `docs/unknown-outcomes.md` says of services that collapse.
 pub(crate) const RESEND: &str = "on_unknown = \"resend\"\ncollapse_for = \"1h\"\n";
+
+/// As the recipes have it: a retry waits for the first request.
+pub(crate) const WAITING: &str = include_str!("../../clients/operation.toml");
