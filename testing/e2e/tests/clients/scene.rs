@@ -44,7 +44,7 @@ impl Scene {
         let back = FaultProxy::before(upstream.address());
         let text = format!(
             "store = \"sqlite:{{dir}}/hapax.db\"\nscope = {{ single_tenant = true }}\n\
-             [limits]\nstore = \"300ms\"\n{limits}\n\
+             [limits]\n{limits}\n\
              [[service]]\nupstream = \"http://{}\"\n{operations}",
             back.address()
         );
