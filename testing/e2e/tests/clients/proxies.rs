@@ -5,7 +5,7 @@ use std::cell::Cell;
 
 use hapax_testkit::{
     Answer, Fault, FaultProxy, Gateway, Proxy, ProxyKind, Request, UpstreamKind, Way, eventually,
-    fresh_key,
+    fresh_key, until,
 };
 
 use crate::{SOON, scene::Scene};
@@ -163,7 +163,12 @@ fn a_503_that_is_resent_executes_nothing_while_the_store_is_down_through(kind: P
     assert!(refusals(&fronted.other) >= 1.0, "{refused:?}");
     fronted.scene.upstream.assert_arrivals(0);
     drop(lock);
-    fronted.proxy.send(&payment).assert_stored(201);
+    // As a caller that comes back after each 503.
+    let answer = until("the store is back", SOON, || {
+        let answer = fronted.proxy.send(&payment);
+        (answer.status != 503).then_some(answer)
+    });
+    answer.assert_stored(201);
     fronted.scene.upstream.assert_arrivals(1);
     fronted.scene.upstream.assert_effects(1);
 }
