@@ -16,7 +16,7 @@ use tokio::{
 };
 use uuid::Uuid;
 
-use crate::{Answer, Gateway};
+use crate::{Answer, Gateway, upstream::raw};
 
 /// Where all clients of a test process run; the tests themselves block.
 pub(crate) static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
@@ -143,8 +143,7 @@ impl Request {
     /// Has the upstream answer with exactly these bytes and close the connection.
     #[must_use]
     pub fn answered_raw(self, before: &str, bytes: &[u8]) -> Self {
-        let encoded: String = bytes.iter().map(|byte| format!("%{byte:02x}")).collect();
-        self.act(&format!("{before}raw {encoded}"))
+        self.act(&format!("{before}{}", raw(bytes)))
     }
 
     /// Without a declared length.

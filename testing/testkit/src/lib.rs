@@ -15,10 +15,12 @@
 )]
 
 mod answer;
+mod browser;
 mod client;
 mod command;
-mod cutter;
+mod fault_proxy;
 mod gateway;
+mod others;
 mod process;
 mod proxy;
 mod raw;
@@ -30,10 +32,12 @@ mod wait;
 
 pub use self::{
     answer::Answer,
+    browser::Browser,
     client::{Pending, Request, copies, fresh_key, start},
     command::{Ran, hapax, hapax_reading, run},
-    cutter::Cutter,
+    fault_proxy::{Counts, Fault, FaultProxy, Way},
     gateway::{Gateway, ONE_SERVICE, Serve},
+    others::{Client, node_modules},
     process::Process,
     proxy::{Proxy, ProxyKind},
     raw::Connection,

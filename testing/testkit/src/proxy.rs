@@ -1,7 +1,7 @@
 //! nginx and haproxy in front of gateways, with the configuration that `docs/recipes` shows.
 
 use std::{
-    env, fs,
+    fs,
     net::SocketAddr,
     path::Path,
     process::{Command, Stdio},
@@ -14,6 +14,7 @@ use tokio::net::TcpSocket;
 use crate::{
     Answer, Request,
     client::{Pending, RUNTIME, start},
+    others::is_left_out,
     process::Process,
     wait::eventually,
 };
@@ -44,14 +45,9 @@ impl ProxyKind {
     }
 
     /// Whether it is to be left out, because `cargo xtask test` could not install it and was told to
-    /// go on (`HAPAX_MISSING` names it).
+    /// go on.
     pub fn is_left_out(self) -> bool {
-        let missing = env::var("HAPAX_MISSING").unwrap_or_default();
-        let is_left_out = missing.split(',').any(|missing| missing == self.program());
-        if is_left_out {
-            eprintln!("LEFT OUT: {} is not installed", self.program());
-        }
-        is_left_out
+        is_left_out(&[self.program()])
     }
 
     /// Starts it in front of two gateways.

@@ -151,6 +151,11 @@ impl Upstream {
         format!("{scheme}://{}", self.address)
     }
 
+    /// The same without a scheme.
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     /// Kills it: connections are refused from now on.
     pub fn kill(&mut self) {
         self.process = None;
@@ -199,6 +204,11 @@ impl Upstream {
         fs::rename(&unfinished, &path).expect("the script is in place");
     }
 
+    /// Requests to `/NAME` get exactly these bytes from now on, and a close.
+    pub fn script_raw(&self, name: &str, answer: &[u8]) {
+        self.script(name, &raw(answer));
+    }
+
     /// All that arrived, in order.
     pub fn arrivals(&self) -> Vec<Arrival> {
         lines(&self.dir.join("arrivals.jsonl"))
@@ -244,6 +254,12 @@ impl Upstream {
         let effects = self.effects();
         assert_eq!(effects.len(), count, "effects: {effects:#?}");
     }
+}
+
+/// The step of `ledger` that answers with exactly these bytes.
+pub(crate) fn raw(bytes: &[u8]) -> String {
+    let encoded: String = bytes.iter().map(|byte| format!("%{byte:02x}")).collect();
+    format!("raw {encoded}")
 }
 
 /// The complete lines of a log; none where it is not there yet.

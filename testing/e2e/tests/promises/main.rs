@@ -34,7 +34,6 @@ mod near_misses;
 mod observe;
 mod operating;
 mod outcomes;
-mod proxies;
 mod records;
 mod resolve;
 mod shutdown;
