@@ -184,6 +184,11 @@ impl Gateway {
         self.operator
     }
 
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
     /// Starts a second process like this one, on the same store.
     #[track_caller]
     pub fn twin(&self) -> Self {

@@ -18,6 +18,7 @@ mod answer;
 mod client;
 mod command;
 mod cutter;
+mod disk;
 mod gateway;
 mod process;
 mod proxy;
@@ -33,6 +34,7 @@ pub use self::{
     client::{Pending, Request, copies, fresh_key, start},
     command::{Ran, hapax, hapax_reading, run},
     cutter::Cutter,
+    disk::{Call, DiskFault, Trouble, Volume},
     gateway::{Gateway, ONE_SERVICE, Serve},
     process::Process,
     proxy::{Proxy, ProxyKind},

@@ -5,12 +5,15 @@ use std::{
     process::{Child, Command, ExitStatus, Stdio},
     sync::Arc,
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use parking_lot::Mutex;
 
-use crate::{command::signal, wait::until};
+use crate::{
+    command::signal,
+    wait::{pause, until},
+};
 
 /// How long a process may take to say that it is ready. Generous: the machine may be busy with a
 /// compilation.
@@ -83,6 +86,18 @@ impl Process {
     /// Sends a signal by name, such as `TERM`.
     pub fn signal(&self, name: &str) {
         assert!(signal(self.id(), name), "{} is not there for SIG{name}", self.name);
+    }
+
+    /// SIGINT, and when it is not gone by then, SIGKILL.
+    pub fn interrupt_and_end(&mut self, bound: Duration) {
+        let begun = Instant::now();
+        let is_there = |child: &mut Child| matches!(child.try_wait(), Ok(None));
+        if is_there(&mut self.child) && signal(self.id(), "INT") {
+            while is_there(&mut self.child) && begun.elapsed() < bound {
+                pause(Duration::from_millis(5));
+            }
+        }
+        self.kill();
     }
 
     /// Waits for its end.

@@ -46,12 +46,7 @@ impl ProxyKind {
     /// Whether it is to be left out, because `cargo xtask test` could not install it and was told to
     /// go on (`HAPAX_MISSING` names it).
     pub fn is_left_out(self) -> bool {
-        let missing = env::var("HAPAX_MISSING").unwrap_or_default();
-        let is_left_out = missing.split(',').any(|missing| missing == self.program());
-        if is_left_out {
-            eprintln!("LEFT OUT: {} is not installed", self.program());
-        }
-        is_left_out
+        is_missing(self.program())
     }
 
     /// Starts it in front of two gateways.
@@ -106,6 +101,16 @@ impl ProxyKind {
         });
         proxy
     }
+}
+
+/// Whether `HAPAX_MISSING` names a program; says so.
+pub(crate) fn is_missing(program: &str) -> bool {
+    let missing = env::var("HAPAX_MISSING").unwrap_or_default();
+    let is_missing = missing.split(',').any(|missing| missing == program);
+    if is_missing {
+        eprintln!("LEFT OUT: {program} is not installed");
+    }
+    is_missing
 }
 
 impl Proxy {

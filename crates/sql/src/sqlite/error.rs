@@ -158,6 +158,17 @@ pub enum OpenError {
     /// No space left.
     #[error("no space is left for {0}; free space on its disk")]
     Full(PathBuf),
+    /// The disk, or the file system on it, fails.
+    #[error(
+        "the disk of {path} fails ({reason}); look at what the system's log says of it, and start \
+         again when it works"
+    )]
+    Disk {
+        /// The file.
+        path: PathBuf,
+        /// What failed.
+        reason: String,
+    },
     /// Anything else.
     #[error("{path} cannot be opened: {reason}")]
     Other {
@@ -167,6 +178,9 @@ pub enum OpenError {
         reason: String,
     },
 }
+
+/// What the system calls an error of a disk.
+const EIO: i32 = 5;
 
 impl OpenError {
     pub(super) fn from_io(path: &Path, error: &io::Error) -> Self {
@@ -178,6 +192,9 @@ impl OpenError {
             Kind::PermissionDenied => Self::PermissionDenied(shown),
             Kind::ReadOnlyFilesystem => Self::ReadOnly(shown),
             Kind::StorageFull | Kind::QuotaExceeded => Self::Full(shown),
+            _ if error.raw_os_error() == Some(EIO) => {
+                Self::Disk { path: shown, reason: error.to_string() }
+            }
             _ => Self::Other { path: shown, reason: error.to_string() },
         }
     }
@@ -196,6 +213,7 @@ impl OpenError {
             }
             Some(ErrorCode::ReadOnly) => Self::ReadOnly(path),
             Some(ErrorCode::DiskFull) => Self::Full(path),
+            Some(ErrorCode::SystemIoFailure) => Self::Disk { path, reason },
             _ => Self::Other { path, reason },
         }
     }
