@@ -8,7 +8,8 @@ use crate::run::{Failure, Outcome, answers, run};
 
 /// Install what the tests need, on Debian as root; elsewhere say what is missing.
 ///
-/// That is a C compiler, and the proxies that the tests put in front of the gateway.
+/// That is a C compiler, the proxies that the tests put in front of the gateway, and what makes
+/// disks fail under it.
 #[derive(Args)]
 pub(crate) struct Setup {
     /// Go on when something is missing and cannot be installed here.
@@ -43,6 +44,30 @@ const TOOLS: &[Tool] = &[
         version: "-v",
         package: "haproxy",
         needed_for: "tests with haproxy in front of the gateway",
+    },
+    Tool {
+        program: "strace",
+        version: "-V",
+        package: "strace",
+        needed_for: "tests with disks that fail or hang",
+    },
+    Tool {
+        program: "mkfs.ext4",
+        version: "-V",
+        package: "e2fsprogs",
+        needed_for: "tests with file systems that break down",
+    },
+    Tool {
+        program: "mount",
+        version: "-V",
+        package: "mount",
+        needed_for: "tests with file systems that are full",
+    },
+    Tool {
+        program: "prlimit",
+        version: "-V",
+        package: "util-linux",
+        needed_for: "tests with limits on a running gateway",
     },
 ];
 

@@ -2,6 +2,8 @@
 
 use std::{
     fs,
+    io::Write,
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     process::Command,
     time::Duration,
@@ -26,7 +28,7 @@ pub enum Call {
 }
 
 impl Call {
-    const fn names(self) -> &'static str {
+    pub(crate) const fn names(self) -> &'static str {
         match self {
             Self::Sync => "fsync,fdatasync",
             Self::Write => "pwrite64,write",
@@ -49,7 +51,7 @@ pub enum Trouble {
 }
 
 impl Trouble {
-    fn injected(self, calls: &str) -> String {
+    pub(crate) fn injected(self, calls: &str) -> String {
         match self {
             Self::Fails(error) => format!("inject={calls}:error={error}"),
             Self::FailsAt(error, nth) => format!("inject={calls}:error={error}:when={nth}"),
@@ -106,7 +108,9 @@ impl DiskFault {
     /// How many calls it has met.
     pub fn hits(&self) -> usize {
         let told = fs::read_to_string(&self.told).unwrap_or_default();
-        told.lines().filter(|line| line.ends_with("(INJECTED)") || line.ends_with("(DELAYED)")).count()
+        told.lines()
+            .filter(|line| line.ends_with("(INJECTED)") || line.ends_with("(DELAYED)"))
+            .count()
     }
 }
 
@@ -115,6 +119,19 @@ impl Drop for DiskFault {
     fn drop(&mut self) {
         self.strace.interrupt_and_end(TRACED);
     }
+}
+
+/// What starts a program whose calls on files are traced: a tracer that is nobody's parent.
+pub(crate) fn traced(files: &[PathBuf], calls: &[Call], told: &Path) -> Vec<String> {
+    let names: Vec<_> = calls.iter().map(|call| call.names()).collect();
+    let mut by = vec!["strace", "-D", "-f", "-qq", "-o"];
+    let (told, traced) = (told.display().to_string(), format!("trace={}", names.join(",")));
+    by.extend([&*told, "-e", &traced]);
+    let mut by: Vec<_> = by.into_iter().map(str::to_owned).collect();
+    for file in files {
+        by.extend(["-P".to_owned(), file.display().to_string()]);
+    }
+    by
 }
 
 /// The threads of a process that serve its store.
@@ -140,14 +157,18 @@ impl Volume {
             eprintln!("LEFT OUT: only root may mount file systems");
             return true;
         }
-        is_missing("mount")
+        is_missing("mount") || is_missing("mkfs.ext4")
     }
 
     /// In memory, with room for so many KiB.
     #[track_caller]
     pub fn in_memory(at: &Path, kib: u32) -> Self {
         fs::create_dir_all(at).expect("a directory");
-        done(Command::new("mount").args(["-t", "tmpfs", "-o", &format!("size={kib}k"), "tmpfs"]).arg(at));
+        done(
+            Command::new("mount")
+                .args(["-t", "tmpfs", "-o", &format!("size={kib}k"), "tmpfs"])
+                .arg(at),
+        );
         Self { at: at.to_owned(), _image: None }
     }
 
@@ -179,10 +200,25 @@ impl Volume {
             .expect("ext4 takes it");
     }
 
+    /// Mounts it with another option, such as `ro`.
+    #[track_caller]
+    pub fn remount(&self, option: &str) {
+        done(Command::new("mount").args(["-o", &format!("remount,{option}")]).arg(&self.at));
+    }
+
+    /// As [`fill`](Self::fill), and leaves so many KiB.
+    #[track_caller]
+    pub fn fill_but(&self, kib: u64) -> PathBuf {
+        let path = self.fill();
+        let ballast = fs::OpenOptions::new().write(true).open(&path).expect("the ballast");
+        let length = ballast.metadata().expect("its length").len();
+        ballast.set_len(length.saturating_sub(kib * 1024)).expect("it is cut off");
+        path
+    }
+
     /// Fills it to the last byte; it has room again when the file that this names is removed.
     #[track_caller]
     pub fn fill(&self) -> PathBuf {
-        use std::io::Write;
         let path = self.at.join("ballast");
         let mut file = fs::File::create(&path).expect("a file");
         for piece in [1 << 16, 1 << 12, 1 << 8, 1] {
@@ -206,7 +242,6 @@ fn done(command: &mut Command) {
 }
 
 /// The owner of our own entry in `/proc` is the user we run as.
-fn is_root() -> bool {
-    use std::os::unix::fs::MetadataExt;
+pub(crate) fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|this| this.uid() == 0)
 }

@@ -202,9 +202,8 @@ impl Files {
     pub(super) fn remember(path: &Path) -> io::Result<Self> {
         let main = File { path: path.to_owned(), id: FileId::of(path)? };
         let companions = [beside(path, "-wal")?, beside(path, "-shm")?].into_iter();
-        let companions = companions.filter_map(|path| {
-            FileId::of(&path).ok().map(|id| File { path, id })
-        });
+        let companions =
+            companions.filter_map(|path| FileId::of(&path).ok().map(|id| File { path, id }));
         Ok(Self { companions: companions.collect(), main })
     }
 

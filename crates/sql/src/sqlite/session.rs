@@ -28,8 +28,9 @@ pub(super) struct Session {
     pub(super) timeout: Duration,
     pub(super) faults: Arc<Faults>,
     neighbours: Neighbours,
-    /// Why what writes is rolled back, while nobody could tell what became of its commit.
-    held_back: Option<String>,
+    /// Why what writes is rolled back: nobody could tell what became of its commit, or the file is
+    /// damaged.
+    held_back: Option<StoreError>,
     /// From a transaction's beginning to its end.
     turn: Option<Turn>,
 }
@@ -113,13 +114,19 @@ impl Session {
     }
 
     /// Answers only what writes nothing from now on, and tells all else why.
-    pub(super) fn hold_back(&mut self, why: String) {
+    pub(super) fn hold_back(&mut self, why: StoreError) {
         self.held_back = Some(why);
     }
 
     /// Lets everything be written again; tells why it was not.
-    pub(super) const fn let_go(&mut self) -> Option<String> {
+    pub(super) const fn let_go(&mut self) -> Option<StoreError> {
         self.held_back.take()
+    }
+
+    /// Whether SQLite finds nothing wrong with any part of the file. It reads all of it.
+    pub(super) fn is_whole(&self) -> bool {
+        let found = self.conn.query_row(sql::CHECK, (), |row| row.get::<_, String>(0));
+        found.is_ok_and(|found| found == "ok")
     }
 
     /// Runs `work` in the transaction that was begun, if the store is the known one, and ends it.
@@ -157,7 +164,7 @@ impl Session {
             return Ok(false);
         }
         if let Some(why) = &self.held_back {
-            return Err(StoreError::Unavailable { reason: why.clone() }.into());
+            return Err(why.clone().into());
         }
         let node = self.mark.node;
         tx.execute_one(sql::ADVANCE_MARK, (node.as_bytes(), seq, now.as_micros()))

@@ -47,6 +47,10 @@ const LOOK: Duration = Duration::from_secs(1);
 /// The pause between two tries whether commits get through again.
 const TRIAL: Duration = Duration::from_millis(250);
 
+/// The shortest pause between two looks at the whole of a file that was found damaged; the longest
+/// is so many times as long as a look takes.
+const LOOK_AT_ALL: (Duration, u32) = (Duration::from_secs(1), 10);
+
 /// Starts the thread; it ends when it is told to close or nobody can tell it anything any more.
 pub(super) fn start(
     session: Session,
@@ -73,7 +77,7 @@ struct Writer {
     timeout: Duration,
     pulse: Pulse,
     log: Log,
-    /// While the disk does not tell what becomes of commits: when it is tried again.
+    /// While nothing is written: when it is tried whether that can be again.
     trial: Option<Instant>,
 }
 
@@ -123,7 +127,7 @@ impl Writer {
     /// was no job.
     fn write(&mut self, first: Job) -> Option<Message> {
         let mut batch = Vec::with_capacity(self.batch);
-        self.try_commits();
+        self.try_again();
         if let Err(error) = self.begin(&first) {
             first.answer(Err(error));
             return None;
@@ -134,7 +138,9 @@ impl Writer {
         telemetry::batch(batch.len());
         match self.commit(&mut batch) {
             // One job may be the reason: each gets a transaction of its own.
-            Err(StoreError::Unavailable { .. } | StoreError::Full) if batch.len() > 1 => {
+            Err(StoreError::Unavailable { .. } | StoreError::Full | StoreError::Corrupt { .. })
+                if batch.len() > 1 =>
+            {
                 batch.into_iter().for_each(|job| self.write_alone(job));
             }
             result => batch.into_iter().for_each(|job| job.answer(result.clone())),
@@ -145,13 +151,24 @@ impl Writer {
         behind
     }
 
-    /// While the disk does not tell what becomes of commits, finds out now and then whether it
-    /// does again, by a commit that nobody waits for: what it comes to need not be known.
-    fn try_commits(&mut self) {
+    /// While nothing is written, finds out now and then whether that can be again.
+    fn try_again(&mut self) {
         let due = self.trial.is_some_and(|next| next <= Instant::now());
         let Some(session) = self.session.as_mut().filter(|_| due) else { return };
+        let Some(why) = session.let_go() else { return };
+        let begun = Instant::now();
+        let mut pause = TRIAL;
+        if matches!(why, StoreError::Corrupt { .. }) {
+            // A disk that cannot be read is damage to SQLite, too.
+            let is_whole = session.is_whole();
+            let (shortest, times) = LOOK_AT_ALL;
+            pause = shortest.max(begun.elapsed().saturating_mul(times));
+            if !is_whole {
+                return self.hold_back(why, pause);
+            }
+        }
+        // A commit that nobody waits for: what it comes to need not be known.
         let deadline = Instant::now().checked_add(self.timeout).unwrap_or_else(Instant::now);
-        let why = session.let_go().unwrap_or_default();
         let tried = session.begin(deadline).map_err(Ended::from);
         let tried = tried.and_then(|()| {
             session.run(|tx| {
@@ -167,14 +184,15 @@ impl Writer {
             Err(Ended::Tripped(trip)) => {
                 self.trip(&trip);
             }
-            Err(Ended::NotWritten(_) | Ended::Unknown(_)) => self.hold_back(why),
+            Err(Ended::NotWritten(_) | Ended::Unknown(_)) => self.hold_back(why, pause),
         }
     }
 
-    /// Lets nothing be written until a trial has succeeded: whatever else fails in this way would
-    /// have to be found out about by its caller, however many they are and however long it lasts.
-    fn hold_back(&mut self, why: String) {
-        self.trial = Instant::now().checked_add(TRIAL);
+    /// Lets nothing be written until a trial after this pause has succeeded. Each commit whose
+    /// answer is lost has to be found out about by its caller, however many they are and however
+    /// long it lasts; and in a damaged file a record may not be found that is there.
+    fn hold_back(&mut self, why: StoreError, pause: Duration) {
+        self.trial = Instant::now().checked_add(pause);
         if let Some(session) = &mut self.session {
             session.hold_back(why);
         }
@@ -206,7 +224,7 @@ impl Writer {
         }
         let begun = session.begin(deadline);
         if begun.is_err() {
-            self.guard.note(&begun);
+            self.note(&begun);
         }
         begun
     }
@@ -240,25 +258,10 @@ impl Writer {
         let Some(session) = &mut self.session else {
             return Err(closed());
         };
-        let mut ended = run(session, batch);
-        if let Err(Ended::Unknown(reason)) = ended {
-            // Every job recognises its own work: issued again, it finds out and changes nothing.
-            tracing::warn!(%reason, "the answer of a commit was lost; it is issued again");
-            self.pulse.works();
-            let again = Instant::now().checked_add(self.timeout);
-            let again = session.begin(again.unwrap_or_else(Instant::now)).map_err(Ended::from);
-            ended = match again.and_then(|()| run(session, batch)) {
-                Err(second) => {
-                    if let Ended::Tripped(trip) = &second {
-                        self.trip(trip);
-                    } else {
-                        self.hold_back(format!("the last commit's answer was lost: {reason}"));
-                    }
-                    Err(Ended::Unknown(reason))
-                }
-                done => done,
-            };
-        }
+        let ended = match run(session, batch) {
+            Err(Ended::Unknown(reason)) => self.find_out(batch, reason),
+            ended => ended,
+        };
         let result = match ended {
             // What only reads says nothing of how writing goes.
             Ok(false) => return Ok(()),
@@ -267,8 +270,41 @@ impl Writer {
             Err(Ended::Unknown(reason)) => Err(StoreError::AnswerLost { reason }),
             Err(Ended::Tripped(trip)) => Err(self.trip(&trip)),
         };
-        self.guard.note(&result);
+        self.note(&result);
         result
+    }
+
+    /// Finds out what became of a commit: every job recognises its own work, and issued again
+    /// changes nothing where that is there.
+    fn find_out(&mut self, batch: &mut [Job], reason: String) -> Result<bool, Ended> {
+        tracing::warn!(%reason, "the answer of a commit was lost; it is issued again");
+        self.pulse.works();
+        let Some(session) = &mut self.session else {
+            return Err(Ended::Unknown(reason));
+        };
+        let deadline = Instant::now().checked_add(self.timeout).unwrap_or_else(Instant::now);
+        let again = session.begin(deadline).map_err(Ended::from);
+        match again.and_then(|()| run(session, batch)) {
+            Ok(wrote) => return Ok(wrote),
+            Err(Ended::Tripped(trip)) => {
+                self.trip(&trip);
+            }
+            Err(Ended::NotWritten(_) | Ended::Unknown(_)) => {
+                let why = format!("the last commit's answer was lost: {reason}");
+                self.hold_back(StoreError::Unavailable { reason: why }, TRIAL);
+            }
+        }
+        Err(Ended::Unknown(reason))
+    }
+
+    /// Notes how writing went.
+    fn note(&mut self, result: &Result<(), StoreError>) {
+        self.guard.note(result);
+        if let Err(error @ StoreError::Corrupt { .. }) = result
+            && self.trial.is_none()
+        {
+            self.hold_back(error.clone(), LOOK_AT_ALL.0);
+        }
     }
 
     /// Stops writing until a restart.

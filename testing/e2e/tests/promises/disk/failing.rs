@@ -76,8 +76,7 @@ fn p11_a_file_system_that_is_full_refuses_and_goes_on_when_there_is_room() {
         return;
     }
     let mut scene = Scene::with(|at| Some(Volume::in_memory(at, 4096)), |serve| serve);
-    let fault =
-        |scene: &Scene| Full(scene.volume.as_ref().expect("a volume").fill());
+    let fault = |scene: &Scene| Full(scene.volume.as_ref().expect("a volume").fill());
     endures(&mut scene, fault, READABLE);
 }
 
@@ -173,6 +172,47 @@ fn a_database_that_cannot_take_the_log_stops_nobody_and_is_told() {
         let cut = fs::metadata(scene.log()).expect("a log").len() < 8 << 20;
         cut && !long(scene.gateway.metric("hapax_store_log_bytes", &[]))
     });
+    scene.gateway.kill();
+    scene.assert_intact();
+    scene.gateway.restart();
+    scene.assert_replays();
+    scene.assert_no_repeats();
+}
+
+#[test]
+fn an_index_of_the_log_that_cannot_grow_refuses_and_goes_on_afterwards() {
+    if DiskFault::is_left_out() {
+        return;
+    }
+    let mut scene = Scene::new();
+    scene.store(1);
+    // Who reads an old state keeps the log from starting over, and so its index grows.
+    let reader = Connection::open(scene.database()).expect("the database opens");
+    reader.execute_batch("BEGIN; SELECT count(*) FROM hapax_record").expect("a reading");
+    let index = scene.place().join("hapax.db-shm");
+    let fault = DiskFault::on(&scene.gateway, &[&index], Call::Write, Trouble::Fails("ENOSPC"));
+    let mut unknown = Vec::new();
+    let refused = (0..300).find_map(|_| {
+        let request = Request::payment(&fresh_key()).act("effect; status 201; body sized 200000");
+        let answer = scene.gateway.send(&request);
+        match answer.problem().as_deref() {
+            None => scene.stored.push((request, answer.assert_stored(201).clone())),
+            Some("outcome-unknown") => unknown.push(request),
+            Some(_) => return Some((request, answer)),
+        }
+        None
+    });
+    let (refused, answer) = refused.expect("there is an end to it");
+    answer.assert_problem(503, "store-unavailable");
+    assert!(fault.hits() > 0);
+    assert_refused_at_once(&scene, 10);
+    scene.assert_not_ready();
+    drop(fault);
+    scene.assert_ready_again();
+    unknown.push(refused);
+    unknown.into_iter().for_each(|request| scene.retry_until_stored(request));
+    scene.assert_replays();
+    drop(reader);
     scene.gateway.kill();
     scene.assert_intact();
     scene.gateway.restart();

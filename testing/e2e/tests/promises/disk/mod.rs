@@ -16,8 +16,8 @@ use std::{
 };
 
 use hapax_testkit::{
-    Answer, Gateway, Pending, Request, Serve, Upstream, UpstreamKind, Volume, eventually,
-    fresh_key, until,
+    Answer, Gateway, Pending, Ran, Request, Serve, Upstream, UpstreamKind, Volume, eventually,
+    fresh_key, hapax, until,
 };
 use rusqlite::Connection;
 use tempfile::TempDir;
@@ -49,15 +49,23 @@ impl Scene {
     /// On a file system of its own, and started as the function says.
     fn with(
         volume: impl FnOnce(&Path) -> Option<Volume>,
-        started: impl FnOnce(Serve) -> Serve,
+        serve: impl FnOnce(Serve) -> Serve,
+    ) -> Self {
+        Self::started(volume, |dir, upstream| {
+            serve(Serve::new(dir, upstream).store(&dir.join("store/hapax.db")))
+        })
+    }
+
+    fn started(
+        volume: impl FnOnce(&Path) -> Option<Volume>,
+        serve: impl FnOnce(&Path, &Upstream) -> Serve,
     ) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let place = dir.path().join("store");
         std::fs::create_dir(&place).expect("a directory");
         let volume = volume(&place);
         let upstream = Upstream::start(dir.path(), UpstreamKind::Plain);
-        let serve = Serve::new(dir.path(), &upstream).store(&place.join("hapax.db"));
-        let gateway = started(serve).start();
+        let gateway = serve(dir.path(), &upstream).start();
         Self { gateway, upstream, volume, dir, stored: Vec::new() }
     }
 
@@ -71,6 +79,30 @@ impl Scene {
 
     fn log(&self) -> PathBuf {
         self.place().join("hapax.db-wal")
+    }
+
+    /// Ends it in order.
+    #[track_caller]
+    fn stop(&mut self) {
+        self.gateway.terminate();
+        assert!(self.gateway.ended(SOON).success());
+    }
+
+    /// One that is started now ends by itself, with a message that names the file and a remedy.
+    #[track_caller]
+    fn assert_start_refused(&self, said: &str) {
+        let ran = self.gateway.serve().run();
+        assert_eq!(ran.code, Some(2), "{ran:?}");
+        let named = self.database().display().to_string();
+        assert!(ran.stderr.contains(&named) && ran.stderr.contains(said), "{said}: {ran:?}");
+        assert!(!ran.stdout.contains("listening"), "{ran:?}");
+    }
+
+    /// `hapax records …` on the database.
+    fn records(&self, args: &[&str]) -> Ran {
+        let store = format!("sqlite:{}", self.database().display());
+        let (verb, rest) = args.split_first().expect("a verb");
+        hapax(["records", verb, "--store", &store].iter().chain(rest))
     }
 
     /// Sends so many payments that are stored.
