@@ -283,8 +283,10 @@ impl Writer {
             return Err(Ended::Unknown(reason));
         };
         let deadline = Instant::now().checked_add(self.timeout).unwrap_or_else(Instant::now);
-        let again = session.begin(deadline).map_err(Ended::from);
-        match again.and_then(|()| run(session, batch)) {
+        if session.begin(deadline).is_err() {
+            return Err(Ended::Unknown(reason));
+        }
+        match run(session, batch) {
             Ok(wrote) => return Ok(wrote),
             Err(Ended::Tripped(trip)) => {
                 self.trip(&trip);
