@@ -89,7 +89,10 @@ impl DiskFault {
         let threads = store_threads(gateway.id());
         assert!(threads.len() >= 2, "a writer and those who read: {threads:?}");
         let mut command = Command::new("strace");
-        command.arg("-o").arg(&told).args(["-e", &format!("trace={}", call.names())]);
+        // What was written between two syncs is told as well.
+        let traced =
+            format!("trace={},{},{}", call.names(), Call::Write.names(), Call::Sync.names());
+        command.arg("-o").arg(&told).args(["-e", &traced]);
         command.args(["-e", &trouble.injected(call.names())]);
         for file in files {
             command.arg("-P").arg(file);
@@ -105,10 +108,15 @@ impl DiskFault {
         Self { strace, told, _dir: dir }
     }
 
+    /// The calls that were made, as strace writes them down.
+    pub fn told(&self) -> String {
+        fs::read_to_string(&self.told).unwrap_or_default()
+    }
+
     /// How many calls it has met.
     pub fn hits(&self) -> usize {
-        let told = fs::read_to_string(&self.told).unwrap_or_default();
-        told.lines()
+        self.told()
+            .lines()
             .filter(|line| line.ends_with("(INJECTED)") || line.ends_with("(DELAYED)"))
             .count()
     }

@@ -129,6 +129,31 @@ fn a_sync_that_fails_once_is_found_out_about_and_nobody_is_refused() {
     scene.assert_no_repeats();
 }
 
+/// What `docs/decisions/0018` rests on.
+#[test]
+fn what_a_failed_sync_covered_is_written_again_before_the_next_one() {
+    if DiskFault::is_left_out() {
+        return;
+    }
+    let mut scene = Scene::new();
+    scene.store(1);
+    let trouble = Trouble::FailsAt("EIO", 1);
+    let fault = DiskFault::on(&scene.gateway, &[&scene.log()], Call::Sync, trouble);
+    scene.store(1);
+    let told = fault.told();
+    let mut lines = told.lines();
+    // Where each write began: the last number of `pwrite64(13, "…", 4096, 168976) = 4096`.
+    let mut written = |until: &str| -> Vec<u64> {
+        let before = lines.by_ref().take_while(|line| !line.contains(until));
+        let place = |line: &str| line.rsplit_once(") = ")?.0.rsplit_once(", ")?.1.parse().ok();
+        before.filter_map(place).collect()
+    };
+    let lost = written("(INJECTED)");
+    let again = written("fsync(");
+    assert!(!lost.is_empty(), "{told}");
+    assert!(lost.iter().all(|place| again.contains(place)), "{lost:?} {again:?}: {told}");
+}
+
 #[test]
 fn a_slow_disk_is_waited_for() {
     if DiskFault::is_left_out() {

@@ -15,7 +15,7 @@ use super::{Scene, assert_refused_at_once};
 use crate::SOON;
 
 /// What many requests may cost that are refused.
-const AFFORDABLE: usize = 12 << 20;
+const AFFORDABLE: usize = 16 << 20;
 
 #[test]
 fn many_requests_while_it_lasts_cost_nothing_that_stays() {
@@ -36,7 +36,7 @@ fn many_requests_while_it_lasts_cost_nothing_that_stays() {
             }
         };
         // What all connections and the first callers take.
-        (0..3).for_each(|_| wave());
+        (0..5).for_each(|_| wave());
         let before = scene.gateway.peak_memory();
         let begun = Instant::now();
         (0..8).for_each(|_| wave());
