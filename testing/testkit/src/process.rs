@@ -5,14 +5,14 @@ use std::{
     process::{Child, Command, ExitStatus, Stdio},
     sync::Arc,
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use parking_lot::Mutex;
 
 use crate::{
     command::signal,
-    wait::{pause, until},
+    wait::{holds_within, until},
 };
 
 /// How long a process may take to say that it is ready. Generous: the machine may be busy with a
@@ -90,12 +90,8 @@ impl Process {
 
     /// SIGINT, and when it is not gone by then, SIGKILL.
     pub fn interrupt_and_end(&mut self, bound: Duration) {
-        let begun = Instant::now();
-        let is_there = |child: &mut Child| matches!(child.try_wait(), Ok(None));
-        if is_there(&mut self.child) && signal(self.id(), "INT") {
-            while is_there(&mut self.child) && begun.elapsed() < bound {
-                pause(Duration::from_millis(5));
-            }
+        if matches!(self.child.try_wait(), Ok(None)) && signal(self.id(), "INT") {
+            let _ = holds_within(bound, || !matches!(self.child.try_wait(), Ok(None)));
         }
         self.kill();
     }

@@ -14,14 +14,17 @@ use super::{BOUND, Scene, assert_refused_at_once};
 use crate::SOON;
 
 /// Bytes of a page of SQLite.
-const PAGE: u64 = 4096;
+const PAGE: u32 = 4096;
+
+/// What a page is overwritten with.
+const GARBAGE: [u8; 4096] = [0xa5; 4096];
 
 /// Where the index of claims by their ids begins.
 fn index_of_claims(database: &Path) -> u64 {
     let connection = Connection::open(database).expect("the database opens");
     let sql = "SELECT rootpage FROM sqlite_schema WHERE name = 'sqlite_autoindex_hapax_record_1'";
     let page = connection.query_row(sql, (), |row| row.get::<_, u32>(0)).expect("an index");
-    u64::from(page - 1) * PAGE
+    u64::from((page - 1) * PAGE)
 }
 
 /// Overwrites bytes in place; returns what was there.
@@ -78,7 +81,7 @@ fn a_damaged_index_of_claims_refuses_until_a_whole_file_is_back() {
     scene.store(5);
     scene.stop();
     let at = index_of_claims(&scene.database());
-    let before = overwrite(&scene.database(), at, &[0xa5; PAGE as usize]);
+    let before = overwrite(&scene.database(), at, &GARBAGE);
     scene.gateway.restart();
     assert_refused_at_once(&scene, 5);
     for (request, _) in &scene.stored {
@@ -109,7 +112,7 @@ fn a_page_that_is_damaged_under_it_never_makes_it_execute_again() {
     scene.stop();
     scene.gateway.restart();
     let at = index_of_claims(&scene.database());
-    overwrite(&scene.database(), at, &[0xa5; PAGE as usize]);
+    overwrite(&scene.database(), at, &GARBAGE);
     assert_truthful(&scene);
     for _ in 0..5 {
         let answer = scene.gateway.send(&Request::payment(&fresh_key()));
@@ -129,7 +132,7 @@ fn a_file_that_is_cut_off_under_it_never_makes_it_execute_again() {
         scene.gateway.restart();
         scene.gateway.send(&scene.stored[0].0).assert_replays(&scene.stored[0].1);
         let file = OpenOptions::new().write(true).open(scene.database()).expect("the file");
-        file.set_len(pages * PAGE).expect("it is cut off");
+        file.set_len(u64::from(pages * PAGE)).expect("it is cut off");
         assert_truthful(&scene);
         let answer = scene.gateway.send(&Request::payment(&fresh_key()));
         assert!([201, 503].contains(&answer.status), "{answer:?}");
@@ -146,7 +149,7 @@ fn a_file_that_is_cut_off_is_refused_at_start() {
     let whole = fs::read(scene.database()).expect("a file");
     for pages in [1, 8] {
         let file = OpenOptions::new().write(true).open(scene.database()).expect("the file");
-        file.set_len(pages * PAGE).expect("it is cut off");
+        file.set_len(u64::from(pages * PAGE)).expect("it is cut off");
         scene.assert_start_refused("is damaged");
         fs::write(scene.database(), &whole).expect("the backup is put back");
     }
