@@ -37,7 +37,7 @@ pub use self::{
     disk::{Call, DiskFault, Trouble, Volume},
     gateway::{Gateway, ONE_SERVICE, Serve},
     process::Process,
-    proxy::{Proxy, ProxyKind},
+    proxy::{Proxy, ProxyKind, is_missing},
     raw::Connection,
     stage::Stage,
     tls::{Authority, Pair, TlsClient},

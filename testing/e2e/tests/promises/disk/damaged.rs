@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use hapax_testkit::{Request, fresh_key, until};
+use hapax_testkit::{Request, eventually, fresh_key, until};
 use rusqlite::Connection;
 
 use super::{BOUND, Scene, assert_refused_at_once};
@@ -203,6 +203,27 @@ fn a_directory_that_is_removed_stops_keyed_requests_alone() {
     scene.stop();
     assert!(!scene.place().exists(), "nothing is made anew");
     scene.assert_start_refused("does not exist; create it first");
+}
+
+#[test]
+fn a_database_that_is_gone_at_start_is_told_by_the_secret_that_is_left() {
+    let mut scene = Scene::new();
+    scene.store(1);
+    scene.stop();
+    let told = |scene: &Scene| {
+        scene.gateway.stderr().iter().any(|line| line.contains("what that knew is forgotten"))
+    };
+    scene.gateway.restart();
+    assert!(!told(&scene), "it is there");
+    scene.stop();
+    fs::remove_file(scene.database()).expect("it is removed");
+    scene.gateway.restart();
+    eventually("it is told", SOON, || told(&scene));
+    // Nothing knows that it ran, and the secret has it run under the same effect id.
+    scene.gateway.send(&scene.stored[0].0).assert_stored(201);
+    let arrivals = scene.upstream.arrivals();
+    assert_eq!(arrivals.len(), 2);
+    assert_eq!(arrivals[0].effect_id(), arrivals[1].effect_id());
 }
 
 #[test]

@@ -1,12 +1,15 @@
 //! A process that may open no more files.
 
-use hapax_testkit::{Request, eventually, fresh_key, until};
+use hapax_testkit::{Request, eventually, fresh_key, is_missing, until};
 
 use super::Scene;
 use crate::SOON;
 
 #[test]
 fn without_files_to_open_nothing_runs_twice_and_it_goes_on_when_there_are() {
+    if is_missing("prlimit") {
+        return;
+    }
     let mut scene = Scene::new();
     let first = Request::payment(&fresh_key());
     let mut connected = scene.gateway.connect();
