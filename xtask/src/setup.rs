@@ -11,8 +11,8 @@ use crate::{
 
 /// Install what the tests need, on Debian as root; elsewhere say what is missing.
 ///
-/// That is a C compiler, and the proxies and clients that the tests put in front of the gateway.
-/// What comes from PyPI and npm goes to `target/clients`.
+/// That is a C compiler, the proxies and clients that the tests put in front of the gateway, and what
+/// makes disks fail under it. What comes from PyPI and npm goes to `target/clients`.
 #[derive(Args)]
 pub(crate) struct Setup {
     /// Go on when something is missing and cannot be installed here.
@@ -78,6 +78,30 @@ const TOOLS: &[Tool] = &[
         check: &["--version"],
         package: "chromium",
         needed_for: "tests with a browser",
+    },
+    Tool {
+        program: "strace",
+        check: &["-V"],
+        package: "strace",
+        needed_for: "tests with disks that fail or hang",
+    },
+    Tool {
+        program: "mkfs.ext4",
+        check: &["-V"],
+        package: "e2fsprogs",
+        needed_for: "tests with file systems that break down",
+    },
+    Tool {
+        program: "mount",
+        check: &["-V"],
+        package: "mount",
+        needed_for: "tests with file systems that are full",
+    },
+    Tool {
+        program: "prlimit",
+        check: &["-V"],
+        package: "util-linux",
+        needed_for: "tests with limits on a running gateway",
     },
 ];
 

@@ -11,7 +11,8 @@ use crate::{
     test::{build, tests},
 };
 
-/// Run the demo's storm at large counts and the races many times; write docs/proof/*.json.
+/// Run the demo's storm at large counts, the races many times, and the store with every call of many
+/// failing; write docs/proof/*.json.
 ///
 /// A file says what ran, with which seed and counts, and what came of it, failures included.
 #[derive(Args)]
@@ -28,6 +29,9 @@ pub(crate) struct Soak {
     /// The seed of the first storm.
     #[arg(long, default_value = "1")]
     seed: u64,
+    /// Only the proof of this name, such as store-faults.
+    #[arg(long)]
+    only: Option<String>,
 }
 
 /// Tests that are worth more the more often they run.
@@ -61,18 +65,18 @@ const RACES: [Race; 3] = [
 
 impl Soak {
     pub(crate) fn run(self) -> Outcome {
-        run(cargo().args(["build", "--release", "--locked", "-p", "hapax-cli"]))?;
         build()?;
         let mut failed = Vec::new();
-        let storms = self.storms()?;
-        if !write("demo-storm", storms)? {
+        if self.is_wanted("demo-storm") && !write("demo-storm", self.storms()?)? {
             failed.push("demo-storm");
         }
-        for race in &RACES {
-            let raced = self.race(race);
-            if !write(race.name, raced)? {
+        for race in RACES.iter().filter(|race| self.is_wanted(race.name)) {
+            if !write(race.name, self.race(race))? {
                 failed.push(race.name);
             }
+        }
+        if self.is_wanted("store-faults") && !write("store-faults", self.store_faults()?)? {
+            failed.push("store-faults");
         }
         if failed.is_empty() {
             return Ok(());
@@ -80,7 +84,12 @@ impl Soak {
         Err(Failure::new(format!("failed: {}", failed.join(", "))))
     }
 
+    fn is_wanted(&self, proof: &str) -> bool {
+        self.only.as_deref().is_none_or(|only| only == proof)
+    }
+
     fn storms(&self) -> Outcome<Value> {
+        run(cargo().args(["build", "--release", "--locked", "-p", "hapax-cli"]))?;
         let folder = tempfile::tempdir().context("folder for reports")?;
         let mut storms = Vec::new();
         for nth in 0..self.storms.get() {
@@ -109,6 +118,30 @@ impl Soak {
         }))
     }
 
+    /// Every single call of the store on its files fails once: each round goes on with the next.
+    fn store_faults(&self) -> Outcome<Value> {
+        let folder = tempfile::tempdir().context("folder for reports")?;
+        let report = folder.path().join("report");
+        let (mut passed, mut outcome) = (0, Ok(()));
+        while passed < self.rounds.get() && outcome.is_ok() {
+            eprintln!("==> store-faults: round {} of {}", passed + 1, self.rounds);
+            let mut command = tests();
+            command.args(["-p", "hapax-e2e", "--test", "promises", "disk::nth"]);
+            command.env("HAPAX_SOAK_ROUND", passed.to_string());
+            outcome = run(command.env("HAPAX_SOAK_REPORT", &report));
+            passed += u32::from(outcome.is_ok());
+        }
+        let lines = fs::read_to_string(&report).unwrap_or_default();
+        let lines = lines.lines().filter_map(|line| serde_json::from_str(line).ok());
+        Ok(json!({
+            "what": "hapax-e2e promises disk::nth, with the next calls in each round",
+            "rounds": self.rounds,
+            "rounds_passed": passed,
+            "faults": faults_of(lines),
+            "outcome": outcome_of(outcome),
+        }))
+    }
+
     /// Every round is a run of its own, in new processes; the first that fails is the last.
     fn race(&self, race: &Race) -> Value {
         let (mut passed, mut outcome) = (0, Ok(()));
@@ -127,6 +160,25 @@ impl Soak {
             "outcome": outcome_of(outcome),
         })
     }
+}
+
+/// What became of the requests around the faults of each kind: those that were told to be stored,
+/// that nothing was executed, and that the outcome is not known.
+fn faults_of(lines: impl Iterator<Item = Value>) -> Value {
+    let mut kinds = serde_json::Map::new();
+    for line in lines {
+        let what = line["what"].as_str().unwrap_or_default();
+        let kind = kinds.entry(what).or_insert_with(
+            || json!({"faults": 0, "highest": 0, "stored": 0, "refused": 0, "unknown": 0}),
+        );
+        let number = |of: &Value| of.as_u64().unwrap_or_default();
+        kind["faults"] = json!(number(&kind["faults"]) + 1);
+        kind["highest"] = json!(number(&kind["highest"]).max(number(&line["at"])));
+        for told in ["stored", "refused", "unknown"] {
+            kind[told] = json!(number(&kind[told]) + number(&line[told]));
+        }
+    }
+    kinds.into()
 }
 
 /// Writes a proof, and tells whether it is one.

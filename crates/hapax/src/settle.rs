@@ -247,6 +247,7 @@ impl Attempting {
             let inner = &self.engine.inner;
             let mut patience = Patience::of(self, early, || self.unknown_problem(false));
             let mut pause = SETTLE_PAUSE.0;
+            let mut was_told = false;
             loop {
                 let writing = self.writes(
                     Kind::Settle,
@@ -269,7 +270,9 @@ impl Attempting {
                     early.refuse(self.unknown_problem(false));
                     return None;
                 }
-                warn!(error = %failed, "an ending could not be stored yet; trying again");
+                if !std::mem::replace(&mut was_told, true) {
+                    warn!(error = %failed, "an ending could not be stored yet; trying until it is");
+                }
                 patience.pause(pause).await;
                 pause = (pause * 2).min(SETTLE_PAUSE.1);
             }

@@ -8,8 +8,9 @@ use std::{
 };
 
 use crate::{
-    Upstream,
+    Call, Trouble, Upstream,
     command::{Ran, binary, run},
+    disk::{is_root, traced},
     process::Process,
 };
 
@@ -30,6 +31,8 @@ pub struct Serve {
     dir: PathBuf,
     room: Option<u64>,
     deaf: bool,
+    /// A program with its arguments that starts it.
+    by: Vec<String>,
 }
 
 impl Serve {
@@ -48,6 +51,7 @@ impl Serve {
             dir: dir.to_owned(),
             room: None,
             deaf: false,
+            by: Vec::new(),
         };
         serve.args(["--listen", "127.0.0.1:0", "--operator-listen", "127.0.0.1:0"])
     }
@@ -110,6 +114,31 @@ impl Serve {
         self
     }
 
+    /// Without the privilege of root to use what its permissions forbid.
+    #[must_use]
+    pub fn bound_by_permissions(mut self) -> Self {
+        if is_root() {
+            let without = "--bounding-set=-dac_override,-dac_read_search";
+            self.by = vec!["setpriv".to_owned(), without.to_owned()];
+        }
+        self
+    }
+
+    /// With calls on these files that come to trouble, from its first moment to its last.
+    #[must_use]
+    pub fn in_trouble(mut self, files: &[PathBuf], call: Call, trouble: Trouble) -> Self {
+        self.by = traced(files, &[call], Path::new("/dev/null"));
+        self.by.extend(["-e".to_owned(), trouble.injected(call.names())]);
+        self
+    }
+
+    /// With these calls on files written down, in their order.
+    #[must_use]
+    pub fn traced(mut self, files: &[PathBuf], calls: &[Call], told: &Path) -> Self {
+        self.by = traced(files, calls, told);
+        self
+    }
+
     /// Starts it and waits until it is ready.
     #[track_caller]
     pub fn start(&self) -> Gateway {
@@ -142,7 +171,14 @@ impl Serve {
                 shell.arg("-c").arg("exec \"$0\" \"$@\" 2>/dev/full").arg(binary());
                 shell
             }
-            None => Command::new(binary()),
+            None => match self.by.split_first() {
+                None => Command::new(binary()),
+                Some((program, args)) => {
+                    let mut command = Command::new(program);
+                    command.args(args).arg(binary());
+                    command
+                }
+            },
             Some(kib) => {
                 let mut shell = Command::new("sh");
                 // In blocks of 512 bytes. A write beyond is an error then, and no signal.
@@ -182,6 +218,38 @@ impl Gateway {
 
     pub(crate) const fn operator_address(&self) -> SocketAddr {
         self.operator
+    }
+
+    /// How it was started.
+    pub const fn serve(&self) -> &Serve {
+        &self.serve
+    }
+
+    /// Lets its files grow to this many bytes only, or without a limit; with
+    /// [`Serve::with_room_for`], so that what goes beyond fails.
+    #[track_caller]
+    pub fn limit_file_size(&self, bytes: Option<u64>) {
+        let limit = bytes.map_or_else(|| "unlimited".to_owned(), |bytes| bytes.to_string());
+        self.limit(&format!("--fsize={limit}:"));
+    }
+
+    /// Lets it open files up to this number only; those that are open stay so.
+    #[track_caller]
+    pub fn limit_files(&self, number: u32) {
+        self.limit(&format!("--nofile={number}:"));
+    }
+
+    #[track_caller]
+    fn limit(&self, limit: &str) {
+        let mut command = Command::new("prlimit");
+        command.arg(format!("--pid={}", self.id())).arg(limit);
+        let status = command.status().expect("prlimit (util-linux) runs");
+        assert!(status.success(), "prlimit: {status}");
+    }
+
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.process.id()
     }
 
     /// Starts a second process like this one, on the same store.

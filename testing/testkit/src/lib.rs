@@ -18,6 +18,7 @@ mod answer;
 mod browser;
 mod client;
 mod command;
+mod disk;
 mod fault_proxy;
 mod gateway;
 mod others;
@@ -35,9 +36,10 @@ pub use self::{
     browser::Browser,
     client::{Pending, Request, copies, fresh_key, start},
     command::{Ran, hapax, hapax_reading, run},
+    disk::{Call, DiskFault, Trouble, Volume},
     fault_proxy::{Counts, Fault, FaultProxy, Way},
     gateway::{Gateway, ONE_SERVICE, Serve},
-    others::{Client, node_modules},
+    others::{Client, is_missing, node_modules},
     process::Process,
     proxy::{Proxy, ProxyKind},
     raw::Connection,

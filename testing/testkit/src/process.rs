@@ -10,7 +10,10 @@ use std::{
 
 use parking_lot::Mutex;
 
-use crate::{command::signal, wait::until};
+use crate::{
+    command::signal,
+    wait::{holds_within, until},
+};
 
 /// How long a process may take to say that it is ready. Generous: the machine may be busy with a
 /// compilation.
@@ -83,6 +86,14 @@ impl Process {
     /// Sends a signal by name, such as `TERM`.
     pub fn signal(&self, name: &str) {
         assert!(signal(self.id(), name), "{} is not there for SIG{name}", self.name);
+    }
+
+    /// SIGINT, and when it is not gone by then, SIGKILL.
+    pub fn interrupt_and_end(&mut self, bound: Duration) {
+        if matches!(self.child.try_wait(), Ok(None)) && signal(self.id(), "INT") {
+            let _ = holds_within(bound, || !matches!(self.child.try_wait(), Ok(None)));
+        }
+        self.kill();
     }
 
     /// Waits for its end.

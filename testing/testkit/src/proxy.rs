@@ -14,7 +14,7 @@ use tokio::net::TcpSocket;
 use crate::{
     Answer, Request,
     client::{Pending, RUNTIME, start},
-    others::is_left_out,
+    others::is_missing,
     process::Process,
     wait::eventually,
 };
@@ -47,7 +47,7 @@ impl ProxyKind {
     /// Whether it is to be left out, because `cargo xtask test` could not install it and was told to
     /// go on.
     pub fn is_left_out(self) -> bool {
-        is_left_out(&[self.program()])
+        is_missing(self.program())
     }
 
     /// Starts it in front of two gateways.

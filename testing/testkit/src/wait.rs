@@ -26,6 +26,18 @@ pub(crate) fn pause(time: Duration) {
     sleep(time);
 }
 
+/// Waits until the condition holds; whether it did within the bound.
+pub(crate) fn holds_within(bound: Duration, mut holds: impl FnMut() -> bool) -> bool {
+    let deadline = Instant::now() + bound;
+    while !holds() {
+        if Instant::now() >= deadline {
+            return false;
+        }
+        sleep(EVERY);
+    }
+    true
+}
+
 /// Waits until there is a value.
 ///
 /// # Panics

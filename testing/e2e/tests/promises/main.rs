@@ -23,6 +23,7 @@ mod copies;
 mod crashes;
 mod credentials;
 mod crowds;
+mod disk;
 mod documents;
 mod expiry;
 mod forms;
