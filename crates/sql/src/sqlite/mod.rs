@@ -132,6 +132,9 @@ impl fmt::Debug for SqliteConfig {
 /// If the file is replaced, removed or set back while it is open, nothing is written any more and
 /// [`Standing::standing`] says why, until the process is started again.
 ///
+/// While its disk hangs, loses commits or turns out damaged, what writes is refused at once, and
+/// the standing says so. It goes on by itself.
+///
 /// Its methods are called from within a tokio runtime that has a timer.
 pub struct SqliteStore {
     /// `None`: opened only to read.
