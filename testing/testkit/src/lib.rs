@@ -19,6 +19,7 @@ mod client;
 mod command;
 mod cutter;
 mod gateway;
+pub mod history;
 mod process;
 mod proxy;
 mod raw;
