@@ -18,6 +18,7 @@ mod answer;
 mod client;
 mod command;
 mod cutter;
+mod downstream;
 mod gateway;
 pub mod history;
 mod process;
@@ -34,6 +35,7 @@ pub use self::{
     client::{Pending, Request, copies, fresh_key, start},
     command::{Ran, hapax, hapax_reading, run},
     cutter::Cutter,
+    downstream::Downstream,
     gateway::{Gateway, ONE_SERVICE, Serve},
     process::Process,
     proxy::{Proxy, ProxyKind},

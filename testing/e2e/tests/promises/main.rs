@@ -30,6 +30,7 @@ mod hang_up;
 mod intent;
 mod keys;
 mod kinds;
+mod moments;
 mod near_misses;
 mod observe;
 mod operating;
