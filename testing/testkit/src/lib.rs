@@ -24,6 +24,7 @@ pub mod history;
 mod process;
 mod proxy;
 mod raw;
+mod scene;
 mod stage;
 mod tls;
 mod token;
@@ -40,9 +41,10 @@ pub use self::{
     process::Process,
     proxy::{Proxy, ProxyKind},
     raw::Connection,
+    scene::Scene,
     stage::Stage,
     tls::{Authority, Pair, TlsClient},
     token::Issuer,
     upstream::{Arrival, Asked, Effect, Upstream, UpstreamKind},
-    wait::{eventually, until},
+    wait::{eventually, pause, until},
 };
