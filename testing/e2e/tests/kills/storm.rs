@@ -10,7 +10,7 @@ use std::{
 use fastrand::Rng;
 use hapax_testkit::{
     Answer, Downstream, Gateway, Scene,
-    history::{Finding, Payment, Recorder},
+    history::{Calling, Finding, Payment, Recorder},
     pause,
 };
 use parking_lot::Mutex;
@@ -152,7 +152,12 @@ impl Client<'_> {
         let copies = if self.rng.u8(..) < 32 { 2 } else { 1 };
         let calls: Vec<_> =
             (0..copies).map(|_| self.recorder.start(self.anywhere(), &payment)).collect();
-        calls.into_iter().any(|call| call.result().is_ok_and(|answer| is_settled(&answer)))
+        let results: Vec<_> = calls.into_iter().map(Calling::result).collect();
+        if results.iter().any(Result::is_err) {
+            // What it talked to is gone: as a client should, it backs off.
+            pause(Duration::from_millis(self.rng.u64(10..60)));
+        }
+        results.into_iter().flatten().any(|answer| is_settled(&answer))
     }
 
     fn anywhere(&mut self) -> SocketAddr {
