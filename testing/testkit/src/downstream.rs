@@ -48,6 +48,11 @@ impl Downstream {
         Self::new("collapsing-resend", UpstreamKind::Collapsing, RESEND, true, true),
     ];
 
+    /// A service that acts on every request, and of which it is said that it collapses them: no
+    /// promise can be kept there.
+    pub const MISDECLARED: Self =
+        Self::new("misdeclared", UpstreamKind::Plain, RESEND, false, true);
+
     const fn new(
         name: &'static str,
         kind: UpstreamKind,

@@ -1,11 +1,11 @@
 //! A kind of service, gateways in front of it, and all that their clients see.
 
-use std::{path::Path, time::Duration};
+use std::{net::SocketAddr, path::Path, time::Duration};
 
 use tempfile::TempDir;
 
 use crate::{
-    Answer, Downstream, Gateway, Serve, Upstream,
+    Answer, Downstream, Serve, Upstream,
     history::{History, Payment, Recorder, records},
     wait::{eventually, until},
 };
@@ -48,15 +48,15 @@ impl Scene {
 
     /// Sends a payment and waits for the answer.
     #[track_caller]
-    pub fn send(&self, gateway: &Gateway, payment: &Payment) -> Answer {
-        self.recorder.start(gateway.address(), payment).answer()
+    pub fn send(&self, to: SocketAddr, payment: &Payment) -> Answer {
+        self.recorder.start(to, payment).answer()
     }
 
     /// Sends a payment until it is known to be made.
     #[track_caller]
-    pub fn paid(&self, gateway: &Gateway, payment: &Payment) -> Answer {
+    pub fn paid(&self, to: SocketAddr, payment: &Payment) -> Answer {
         until(&format!("{}: it is paid", self.downstream.name), SOON, || {
-            let answer = self.send(gateway, payment);
+            let answer = self.send(to, payment);
             let is_unknown = answer.field("hapax-outcome").as_deref() == Some("unknown");
             (answer.status == 201 && !is_unknown).then_some(answer)
         })
@@ -64,30 +64,30 @@ impl Scene {
 
     /// Sends a payment until nobody is at it.
     #[track_caller]
-    pub fn not_in_flight(&self, gateway: &Gateway, payment: &Payment) -> Answer {
+    pub fn not_in_flight(&self, to: SocketAddr, payment: &Payment) -> Answer {
         until(&format!("{}: it is no longer in flight", self.downstream.name), SOON, || {
-            let answer = self.send(gateway, payment);
+            let answer = self.send(to, payment);
             (answer.problem().as_deref() != Some("in-flight")).then_some(answer)
         })
     }
 
     /// Sends a payment until nobody is at it, and then some times more: nobody knows what came of it.
     #[track_caller]
-    pub fn stays_unknown(&self, gateway: &Gateway, payment: &Payment) {
-        self.not_in_flight(gateway, payment);
+    pub fn stays_unknown(&self, to: SocketAddr, payment: &Payment) {
+        self.not_in_flight(to, payment);
         for _ in 0..3 {
-            self.send(gateway, payment).assert_outcome("unknown");
+            self.send(to, payment).assert_outcome("unknown");
         }
     }
 
     /// Sends a payment until it is decided, and asserts whether it was made.
     #[track_caller]
-    pub fn decided(&self, gateway: &Gateway, payment: &Payment, is_paid: bool) {
+    pub fn decided(&self, to: SocketAddr, payment: &Payment, is_paid: bool) {
         if !is_paid {
-            return self.stays_unknown(gateway, payment);
+            return self.stays_unknown(to, payment);
         }
-        let first = self.paid(gateway, payment);
-        let again = self.send(gateway, payment);
+        let first = self.paid(to, payment);
+        let again = self.send(to, payment);
         assert_eq!((again.status, again.body), (201, first.body), "{}", self.downstream.name);
     }
 

@@ -25,7 +25,7 @@ fn paused(name: &str, act: &str) {
     slow.pause();
     let Downstream { finds, goes_on, .. } = scene.downstream;
     let is_paid = if act == ACTED { finds } else { goes_on };
-    scene.decided(&other, &payment, is_paid);
+    scene.decided(other.address(), &payment, is_paid);
     if scene.downstream.name.ends_with("hold") {
         scene.upstream.assert_arrivals(1);
     }
@@ -34,7 +34,7 @@ fn paused(name: &str, act: &str) {
     // Whatever it is told, the judge compares it with all else.
     let _ = first.result();
     for gateway in [&slow, &other] {
-        scene.not_in_flight(gateway, &payment);
+        scene.not_in_flight(gateway.address(), &payment);
     }
     scene.healed();
     scene.assert_as_promised(1);

@@ -176,7 +176,7 @@ fn settle(scene: &Scene, gateway: &Gateway, payments: &[Payment]) -> usize {
     let until = Instant::now() + SOON;
     let mut open: Vec<_> = payments.iter().collect();
     loop {
-        open.retain(|payment| !is_settled(&scene.send(gateway, payment)));
+        open.retain(|payment| !is_settled(&scene.send(gateway.address(), payment)));
         // Elsewhere asking again does not help.
         if open.is_empty() || !(finds && goes_on) || Instant::now() > until {
             return open.len();

@@ -34,7 +34,7 @@ fn t04_killed_between_the_claim_and_the_first_byte_nothing_arrives_and_nobody_cl
         die_at(&scene, "claimed", &payment);
         scene.upstream.assert_arrivals(0);
         let gateway = scene.serve.start();
-        scene.decided(&gateway, &payment, scene.downstream.goes_on);
+        scene.decided(gateway.address(), &payment, scene.downstream.goes_on);
         scene.assert_as_promised(usize::from(scene.downstream.goes_on));
     });
 }
@@ -45,7 +45,7 @@ fn t05_killed_when_the_head_of_the_answer_is_there_the_effect_stays_one() {
         let payment = Payment::new("a");
         die_at(&scene, "head", &payment);
         let gateway = scene.serve.start();
-        scene.decided(&gateway, &payment, scene.downstream.finds);
+        scene.decided(gateway.address(), &payment, scene.downstream.finds);
         scene.assert_as_promised(1);
     });
 }
@@ -56,7 +56,7 @@ fn t05_killed_between_the_whole_answer_and_its_record_the_effect_stays_one() {
         let payment = Payment::new("a");
         die_at(&scene, "answered", &payment);
         let gateway = scene.serve.start();
-        scene.decided(&gateway, &payment, scene.downstream.finds);
+        scene.decided(gateway.address(), &payment, scene.downstream.finds);
         scene.assert_as_promised(1);
     });
 }
@@ -67,7 +67,7 @@ fn t05_killed_between_the_record_and_the_reply_the_retry_is_replayed() {
         let payment = Payment::new("a");
         die_at(&scene, "settled", &payment);
         let gateway = scene.serve.start();
-        let answer = scene.send(&gateway, &payment);
+        let answer = scene.send(gateway.address(), &payment);
         assert!(answer.status == 201 && answer.is_replay(), "{answer:?}");
         scene.upstream.assert_arrivals(1);
         scene.assert_as_promised(1);
@@ -81,7 +81,7 @@ fn t05_killed_between_what_the_service_told_and_its_record_it_is_asked_again() {
         let payment = Payment::new("a");
         die_at(&scene, "probed", &payment.clone().act("effect; cut"));
         let gateway = scene.serve.start();
-        scene.paid(&gateway, &payment);
+        scene.paid(gateway.address(), &payment);
         scene.upstream.assert_arrivals(1);
         assert!(scene.upstream.asked().len() >= 2, "{:?}", scene.upstream.asked());
         scene.assert_as_promised(1);
@@ -96,11 +96,11 @@ fn t05_killed_before_it_could_close_the_earlier_attempts_they_are_closed_by_the_
     let closes = || scene.upstream.asked().iter().filter(|asked| asked.method == "POST").count();
     assert_eq!(closes(), 0, "it died before");
     let gateway = scene.serve.start();
-    scene.paid(&gateway, &payment);
+    scene.paid(gateway.address(), &payment);
     assert!(closes() > 0);
     scene.upstream.open("late");
     let refused = Payment::new("b");
-    scene.paid(&gateway, &refused);
+    scene.paid(gateway.address(), &refused);
     scene.assert_as_promised(2);
 }
 
@@ -115,7 +115,7 @@ fn what_is_recorded_is_replayed_before_its_first_caller_is_told() {
     let reached = gate.with_extension("reached");
     eventually("it is recorded", SOON, || reached.exists());
     let other = scene.serve.start();
-    let replay = scene.send(&other, &payment);
+    let replay = scene.send(other.address(), &payment);
     assert!(replay.is_replay() && !first.is_done(), "{replay:?}");
     std::fs::write(&gate, "").expect("the gate opens");
     let first = first.answer();
@@ -131,12 +131,12 @@ fn held_before_its_first_byte_past_its_time_a_request_is_never_sent_and_said_to_
     let held = format!("claimed=pause:{}", gate.display());
     let slow = scene.serve.clone().failpoints(&held).start();
     let payment = Payment::new("a");
-    let answer = scene.send(&slow, &payment);
+    let answer = scene.send(slow.address(), &payment);
     answer.assert_problem(409, "outcome-unknown").assert_outcome("unknown");
     std::fs::write(&gate, "").expect("the gate opens");
     scene.upstream.assert_arrivals(0);
     // A point acts once: what is closed goes through.
-    scene.paid(&slow, &payment);
+    scene.paid(slow.address(), &payment);
     scene.upstream.assert_arrivals(1);
     scene.assert_as_promised(1);
 }
