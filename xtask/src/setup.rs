@@ -8,7 +8,8 @@ use crate::run::{Failure, Outcome, answers, run};
 
 /// Install what the tests need, on Debian as root; elsewhere say what is missing.
 ///
-/// That is a C compiler, and the proxies that the tests put in front of the gateway.
+/// That is a C compiler, the proxies that the tests put in front of the gateway, and what makes
+/// clocks jump.
 #[derive(Args)]
 pub(crate) struct Setup {
     /// Go on when something is missing and cannot be installed here.
@@ -43,6 +44,12 @@ const TOOLS: &[Tool] = &[
         version: "-v",
         package: "haproxy",
         needed_for: "tests with haproxy in front of the gateway",
+    },
+    Tool {
+        program: "faketime",
+        version: "--version",
+        package: "faketime",
+        needed_for: "tests in which the clock of a gateway jumps",
     },
 ];
 

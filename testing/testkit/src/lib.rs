@@ -16,6 +16,7 @@
 
 mod answer;
 mod client;
+mod clock;
 mod command;
 mod cutter;
 mod downstream;
@@ -34,6 +35,7 @@ mod wait;
 pub use self::{
     answer::Answer,
     client::{Pending, Request, copies, fresh_key, start},
+    clock::Clock,
     command::{Ran, hapax, hapax_reading, run},
     cutter::Cutter,
     downstream::Downstream,

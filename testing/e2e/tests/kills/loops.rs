@@ -3,9 +3,9 @@
 
 use std::{env, fs, path::Path};
 
-use hapax_testkit::Downstream;
+use hapax_testkit::{Downstream, Scene};
 
-use crate::storm::storm;
+use crate::storm::{Disturbance, storm};
 
 const SEED: u64 = 0x68_6170_6178;
 
@@ -16,7 +16,7 @@ const KILLS: usize = 4;
 fn assert_kept_through_kills(name: &str) {
     let kills = env::var("HAPAX_KILLS").map_or(KILLS, |kills| kills.parse().expect("a number"));
     let downstream = Downstream::named(name);
-    let storm = storm(downstream, SEED, kills);
+    let storm = storm(Scene::new(downstream), SEED, Disturbance::Kills, kills);
     println!("{}", storm.report);
     if let Ok(reports) = env::var("HAPAX_KILLS_REPORTS") {
         let path = Path::new(&reports).join(format!("{name}.json"));

@@ -10,6 +10,7 @@
 
 mod loops;
 mod paused;
+mod shifted;
 mod storm;
 
 use std::time::Duration;

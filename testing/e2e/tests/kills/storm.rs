@@ -9,7 +9,7 @@ use std::{
 
 use fastrand::Rng;
 use hapax_testkit::{
-    Answer, Downstream, Gateway, Scene,
+    Answer, Clock, Downstream, Gateway, Scene,
     history::{Calling, Finding, Payment, Recorder},
     pause,
 };
@@ -54,6 +54,18 @@ impl Victim {
     const ALL: [Self; 4] = [Self::Gateway, Self::Service, Self::GatewayAndService, Self::Gateways];
 }
 
+/// How the clock of the first gateway is wrong, one after the other. An outcome is kept for a day.
+const SHIFTS: [&str; 4] = ["+3h", "-3h", "+2d", "+0"];
+
+/// What is done to the two gateways and the service while clients pay.
+#[derive(Clone, Copy)]
+pub(crate) enum Disturbance<'a> {
+    /// They are killed.
+    Kills,
+    /// The clock of the first gateway jumps.
+    Shifts(&'a Clock),
+}
+
 /// What a storm came to.
 pub(crate) struct Storm {
     pub(crate) findings: Vec<Finding>,
@@ -62,10 +74,18 @@ pub(crate) struct Storm {
     pub(crate) report: Value,
 }
 
-/// Two gateways on one store, killed so many times while clients pay.
-pub(crate) fn storm(downstream: Downstream, seed: u64, kills: usize) -> Storm {
-    let mut scene = Scene::new(downstream);
-    let mut gateways = [scene.serve.start(), scene.serve.start()];
+/// Two gateways on one store, disturbed so many times while clients pay.
+pub(crate) fn storm(
+    mut scene: Scene,
+    seed: u64,
+    disturbance: Disturbance<'_>,
+    times: usize,
+) -> Storm {
+    let first = match disturbance {
+        Disturbance::Kills => scene.serve.start(),
+        Disturbance::Shifts(clock) => scene.serve.clone().clock(clock).start(),
+    };
+    let mut gateways = [first, scene.serve.start()];
     let addresses = Mutex::new(gateways.each_ref().map(Gateway::address));
     let (stop, next) = (AtomicBool::new(false), AtomicUsize::new(1));
     let recorder = scene.recorder.clone();
@@ -80,8 +100,12 @@ pub(crate) fn storm(downstream: Downstream, seed: u64, kills: usize) -> Storm {
                 scope.spawn(|| client.pay_until(&stop))
             })
             .collect();
-        for nth in 0..kills {
+        for nth in 0..times {
             pause(Duration::from_millis(rng.u64(10..150)));
+            if let Disturbance::Shifts(clock) = disturbance {
+                clock.shift(SHIFTS[nth % SHIFTS.len()]);
+                continue;
+            }
             let victim = Victim::ALL[nth % Victim::ALL.len()];
             let one = rng.usize(0..2);
             killed[0] += kill(victim, one, &mut scene, &mut gateways, &addresses);
@@ -91,7 +115,14 @@ pub(crate) fn storm(downstream: Downstream, seed: u64, kills: usize) -> Storm {
         clients.into_iter().flat_map(|client| client.join().expect("it goes on")).collect()
     });
     scene.healed();
-    let uncertain = settle(&scene, &gateways[0], &payments);
+    // What may be found out is, except by a clock that was wrong when it began.
+    let Downstream { finds, goes_on, .. } = scene.downstream;
+    let patience = if finds && goes_on && matches!(disturbance, Disturbance::Kills) {
+        SOON
+    } else {
+        Duration::ZERO
+    };
+    let uncertain = settle(&scene, &gateways[0], &payments, patience);
     drop(gateways);
     judged(&scene, seed, killed, payments.len(), uncertain)
 }
@@ -170,15 +201,13 @@ fn is_settled(answer: &Answer) -> bool {
     answer.field("idempotency-expires").is_some()
 }
 
-/// Asks for each payment until it is settled or stays unknown; returns how many stay so.
-fn settle(scene: &Scene, gateway: &Gateway, payments: &[Payment]) -> usize {
-    let Downstream { finds, goes_on, .. } = scene.downstream;
-    let until = Instant::now() + SOON;
+/// Asks for each payment, again as long as there is patience; returns how many stay unknown.
+fn settle(scene: &Scene, gateway: &Gateway, payments: &[Payment], patience: Duration) -> usize {
+    let until = Instant::now() + patience;
     let mut open: Vec<_> = payments.iter().collect();
     loop {
         open.retain(|payment| !is_settled(&scene.send(gateway.address(), payment)));
-        // Elsewhere asking again does not help.
-        if open.is_empty() || !(finds && goes_on) || Instant::now() > until {
+        if open.is_empty() || Instant::now() > until {
             return open.len();
         }
     }
