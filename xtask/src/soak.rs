@@ -95,7 +95,9 @@ impl Soak {
         let folder = tempfile::tempdir().context("folder for reports")?;
         let mut tests = tests();
         tests.args(["-p", "hapax-e2e", "--test", "kills", "loops::"]);
-        tests.env("HAPAX_KILLS", self.kills.to_string()).env("HAPAX_KILLS_REPORTS", folder.path());
+        tests.env("HAPAX_KILLS", self.kills.to_string());
+        tests.env("HAPAX_KILLS_SEED", self.seed.to_string());
+        tests.env("HAPAX_KILLS_REPORTS", folder.path());
         let outcome = outcome_of(run(&mut tests));
         let mut reports = fs::read_dir(folder.path())
             .and_then(|files| {

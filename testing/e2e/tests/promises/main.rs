@@ -24,6 +24,7 @@ mod crashes;
 mod credentials;
 mod crowds;
 mod documents;
+mod duplicates;
 mod expiry;
 mod forms;
 mod hang_up;
