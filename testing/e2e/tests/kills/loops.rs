@@ -1,4 +1,4 @@
-//! Random kills, for every kind of service and policy. `HAPAX_KILLS` says how many for each, and
+//! Random kills and pauses, for every kind of service and policy. `HAPAX_KILLS` says how many for each, and
 //! `HAPAX_KILLS_SEED` with which seed; `HAPAX_KILLS_REPORTS` is where reports are written.
 
 use std::{env, fs, path::Path};
@@ -10,7 +10,7 @@ use crate::storm::{Disturbance, storm};
 const SEED: u64 = 1;
 
 /// One of each kind.
-const KILLS: usize = 4;
+const KILLS: usize = 5;
 
 #[track_caller]
 fn assert_kept_through_kills(name: &str) {
@@ -18,7 +18,7 @@ fn assert_kept_through_kills(name: &str) {
     let kills = number("HAPAX_KILLS").map_or(KILLS, |kills| kills as usize);
     let seed = number("HAPAX_KILLS_SEED").unwrap_or(SEED);
     let downstream = Downstream::named(name);
-    let storm = storm(Scene::new(downstream), seed, Disturbance::Kills, kills);
+    let storm = storm(Scene::new(downstream), seed, Disturbance::Strikes, kills);
     println!("{}", storm.report);
     if let Ok(reports) = env::var("HAPAX_KILLS_REPORTS") {
         let path = Path::new(&reports).join(format!("{name}.json"));

@@ -37,22 +37,41 @@ const ACTS: [&str; 10] = [
     "status 429",
 ];
 
-/// Who is killed.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Victim {
-    /// One of the two gateways.
+/// Who is struck.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Strike {
+    /// One of the two gateways is killed.
     Gateway,
-    /// The service.
+    /// The service is killed.
     Service,
-    /// A gateway and the service at once.
+    /// A gateway and the service are killed at once.
     GatewayAndService,
-    /// Both gateways.
+    /// Both gateways are killed.
     Gateways,
+    /// One of the gateways stands still for longer than its leases, and goes on.
+    Pause,
 }
 
-impl Victim {
-    const ALL: [Self; 4] = [Self::Gateway, Self::Service, Self::GatewayAndService, Self::Gateways];
+impl Strike {
+    const ALL: [Self; 5] =
+        [Self::Gateway, Self::Service, Self::GatewayAndService, Self::Pause, Self::Gateways];
+
+    /// The gateways that are killed, if `one` is whom it hits.
+    fn kills(self, one: usize) -> Vec<usize> {
+        match self {
+            Self::Service | Self::Pause => Vec::new(),
+            Self::Gateway | Self::GatewayAndService => vec![one],
+            Self::Gateways => vec![0, 1],
+        }
+    }
+
+    const fn kills_the_service(self) -> bool {
+        matches!(self, Self::Service | Self::GatewayAndService)
+    }
 }
+
+/// A lease is a second.
+const LONGER_THAN_A_LEASE: Duration = Duration::from_millis(1300);
 
 /// How the clock of the first gateway is wrong, one after the other. An outcome is kept for a day.
 const SHIFTS: [&str; 4] = ["+3h", "-3h", "+2d", "+0"];
@@ -60,8 +79,8 @@ const SHIFTS: [&str; 4] = ["+3h", "-3h", "+2d", "+0"];
 /// What is done to the two gateways and the service while clients pay.
 #[derive(Clone, Copy)]
 pub(crate) enum Disturbance<'a> {
-    /// They are killed.
-    Kills,
+    /// They are killed, or stand still.
+    Strikes,
     /// The clock of the first gateway jumps.
     Shifts(&'a Clock),
 }
@@ -82,7 +101,7 @@ pub(crate) fn storm(
     times: usize,
 ) -> Storm {
     let first = match disturbance {
-        Disturbance::Kills => scene.serve.start(),
+        Disturbance::Strikes => scene.serve.start(),
         Disturbance::Shifts(clock) => scene.serve.clone().clock(clock).start(),
     };
     let mut gateways = [first, scene.serve.start()];
@@ -90,7 +109,7 @@ pub(crate) fn storm(
     let (stop, next) = (AtomicBool::new(false), AtomicUsize::new(1));
     let recorder = scene.recorder.clone();
     let mut rng = Rng::with_seed(seed);
-    let mut killed = [0; 2];
+    let mut struck = Struck::default();
     let payments: Vec<Payment> = thread::scope(|scope| {
         let clients: Vec<_> = (1..=CLIENTS)
             .map(|client| {
@@ -100,55 +119,80 @@ pub(crate) fn storm(
                 scope.spawn(|| client.pay_until(&stop))
             })
             .collect();
+        // Also where something fails here: the clients would be waited for.
+        let stops = Stops(&stop);
+        let mut stage = Stage { scene: &mut scene, gateways: &mut gateways, addresses: &addresses };
         for nth in 0..times {
             pause(Duration::from_millis(rng.u64(10..150)));
-            if let Disturbance::Shifts(clock) = disturbance {
-                clock.shift(SHIFTS[nth % SHIFTS.len()]);
-                continue;
+            match disturbance {
+                Disturbance::Shifts(clock) => clock.shift(SHIFTS[nth % SHIFTS.len()]),
+                Disturbance::Strikes => {
+                    let strike = Strike::ALL[nth % Strike::ALL.len()];
+                    stage.strike(strike, rng.usize(0..2), &mut struck);
+                }
             }
-            let victim = Victim::ALL[nth % Victim::ALL.len()];
-            let one = rng.usize(0..2);
-            killed[0] += kill(victim, one, &mut scene, &mut gateways, &addresses);
-            killed[1] += usize::from(matches!(victim, Victim::Service | Victim::GatewayAndService));
         }
-        stop.store(true, Ordering::SeqCst);
+        drop(stops);
         clients.into_iter().flat_map(|client| client.join().expect("it goes on")).collect()
     });
     scene.healed();
     // What may be found out is, except by a clock that was wrong when it began.
     let Downstream { finds, goes_on, .. } = scene.downstream;
-    let patience = if finds && goes_on && matches!(disturbance, Disturbance::Kills) {
+    let patience = if finds && goes_on && matches!(disturbance, Disturbance::Strikes) {
         SOON
     } else {
         Duration::ZERO
     };
     let uncertain = settle(&scene, &gateways[0], &payments, patience);
     drop(gateways);
-    judged(&scene, seed, killed, payments.len(), uncertain)
+    judged(&scene, seed, &struck, payments.len(), uncertain)
 }
 
-/// Kills, starts again, and returns how many gateways were killed.
-fn kill(
-    victim: Victim,
-    one: usize,
-    scene: &mut Scene,
-    gateways: &mut [Gateway; 2],
-    addresses: &Mutex<[SocketAddr; 2]>,
-) -> usize {
-    let dying: &[usize] = match victim {
-        Victim::Service => &[],
-        Victim::Gateway | Victim::GatewayAndService => &[one],
-        Victim::Gateways => &[0, 1],
-    };
-    dying.iter().for_each(|nth| gateways[*nth].kill());
-    if matches!(victim, Victim::Service | Victim::GatewayAndService) {
-        scene.upstream.restart();
+/// Has the clients stop when it is dropped.
+struct Stops<'a>(&'a AtomicBool);
+
+impl Drop for Stops<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
     }
-    for nth in dying {
-        gateways[*nth].restart();
-        addresses.lock()[*nth] = gateways[*nth].address();
+}
+
+/// What a storm has done.
+#[derive(Default)]
+struct Struck {
+    gateways: usize,
+    services: usize,
+    pauses: usize,
+}
+
+/// The service and the gateways, while clients use them.
+struct Stage<'a> {
+    scene: &'a mut Scene,
+    gateways: &'a mut [Gateway; 2],
+    addresses: &'a Mutex<[SocketAddr; 2]>,
+}
+
+impl Stage<'_> {
+    /// Kills, and starts again.
+    fn strike(&mut self, strike: Strike, one: usize, struck: &mut Struck) {
+        let dying = strike.kills(one);
+        dying.iter().for_each(|nth| self.gateways[*nth].kill());
+        if strike.kills_the_service() {
+            self.scene.upstream.restart();
+            struck.services += 1;
+        }
+        for nth in &dying {
+            self.gateways[*nth].restart();
+            self.addresses.lock()[*nth] = self.gateways[*nth].address();
+        }
+        struck.gateways += dying.len();
+        if strike == Strike::Pause {
+            self.gateways[one].pause();
+            pause(LONGER_THAN_A_LEASE);
+            self.gateways[one].resume();
+            struck.pauses += 1;
+        }
     }
-    dying.len()
 }
 
 /// A client that makes one payment after the other.
@@ -166,9 +210,15 @@ impl Client<'_> {
             let intent = format!("i{}", self.next.fetch_add(1, Ordering::SeqCst));
             let key = format!("{:032x}", self.rng.u128(..));
             let payment = Payment::under(&key, &intent);
-            let is_settled = (0..TRIES).any(|_| self.try_once(&payment));
-            if is_settled && self.rng.u8(..) < 64 {
-                let changed = Payment::under(&key, &format!("{intent}-changed"));
+            let changed = Payment::under(&key, &format!("{intent}-changed"));
+            let is_decided = (0..TRIES).any(|_| {
+                // Refused, unless nothing has come of the first.
+                if self.rng.u8(..) < 32 {
+                    let _ = self.recorder.send(self.anywhere(), &changed);
+                }
+                self.try_once(&payment)
+            });
+            if is_decided && self.rng.bool() {
                 let _ = self.recorder.send(self.anywhere(), &changed);
             }
             payments.push(payment);
@@ -176,7 +226,7 @@ impl Client<'_> {
         payments
     }
 
-    /// Sends it, sometimes to both gateways at once; whether it is settled.
+    /// Sends it, sometimes to both gateways at once; whether it is decided.
     fn try_once(&mut self, payment: &Payment) -> bool {
         let act = ACTS[self.rng.usize(..ACTS.len())];
         let payment = payment.clone().act(act);
@@ -188,7 +238,7 @@ impl Client<'_> {
             // What it talked to is gone: as a client should, it backs off.
             pause(Duration::from_millis(self.rng.u64(10..60)));
         }
-        results.into_iter().flatten().any(|answer| is_settled(&answer))
+        results.into_iter().flatten().any(|answer| is_decided(&answer))
     }
 
     fn anywhere(&mut self) -> SocketAddr {
@@ -197,8 +247,10 @@ impl Client<'_> {
     }
 }
 
-fn is_settled(answer: &Answer) -> bool {
+/// Whether it is known what became of it, or of the intent that its key stands for.
+fn is_decided(answer: &Answer) -> bool {
     answer.field("idempotency-expires").is_some()
+        || answer.problem().as_deref() == Some("key-reused")
 }
 
 /// Asks for each payment, again as long as there is patience; returns how many stay unknown.
@@ -206,20 +258,14 @@ fn settle(scene: &Scene, gateway: &Gateway, payments: &[Payment], patience: Dura
     let until = Instant::now() + patience;
     let mut open: Vec<_> = payments.iter().collect();
     loop {
-        open.retain(|payment| !is_settled(&scene.send(gateway.address(), payment)));
+        open.retain(|payment| !is_decided(&scene.send(gateway.address(), payment)));
         if open.is_empty() || Instant::now() > until {
             return open.len();
         }
     }
 }
 
-fn judged(
-    scene: &Scene,
-    seed: u64,
-    [gateways, services]: [usize; 2],
-    intents: usize,
-    uncertain: usize,
-) -> Storm {
+fn judged(scene: &Scene, seed: u64, struck: &Struck, intents: usize, uncertain: usize) -> Storm {
     let history = scene.history();
     let findings = history.findings();
     let effects = history.effects.len();
@@ -232,8 +278,9 @@ fn judged(
     let report = json!({
         "downstream": scene.downstream.name,
         "seed": seed,
-        "gateway_kills": gateways,
-        "service_kills": services,
+        "gateway_kills": struck.gateways,
+        "service_kills": struck.services,
+        "gateway_pauses": struck.pauses,
         "intents": intents,
         "calls": history.calls.len(),
         "without_an_answer": history.calls.iter().filter(|call| call.told.is_none()).count(),
