@@ -66,7 +66,9 @@ fn fences_hold_and_survive_a_restart() {
         assert_eq!([1, 2].map(|nth| closing.attempt(nth)), [409, 409]);
         assert_eq!([1, 2].map(|nth| refusing.attempt(nth)), [412, 412]);
         assert_eq!(unique.attempt(2), 409);
-        [&mut closing, &mut refusing, &mut unique].map(|ledger| ledger.upstream.restart());
+        for ledger in [&mut closing, &mut refusing, &mut unique] {
+            ledger.upstream.restart();
+        }
     }
     assert_eq!((closing.attempt(3), closing.close(3)), (201, 200));
     let effects = [&closing, &refusing, &unique].map(|ledger| ledger.upstream.effects().len());

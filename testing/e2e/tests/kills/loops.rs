@@ -14,9 +14,8 @@ const KILLS: usize = 5;
 
 #[track_caller]
 fn assert_kept_through_kills(name: &str) {
-    let number = |name| env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
-    let kills = number("HAPAX_KILLS").map_or(KILLS, |kills| kills as usize);
-    let seed = number("HAPAX_KILLS_SEED").unwrap_or(SEED);
+    let kills = env::var("HAPAX_KILLS").map_or(KILLS, |kills| kills.parse().expect("a number"));
+    let seed = env::var("HAPAX_KILLS_SEED").map_or(SEED, |seed| seed.parse().expect("a number"));
     let downstream = Downstream::named(name);
     let storm = storm(Scene::new(downstream), seed, Disturbance::Strikes, kills);
     println!("{}", storm.report);
