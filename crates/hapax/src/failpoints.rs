@@ -26,6 +26,10 @@ pub enum Failpoint {
 }
 
 impl Failpoint {
+    #[cfg(all(feature = "failpoints", debug_assertions))]
+    const ALL: [Self; 6] =
+        [Self::Claimed, Self::Head, Self::Answered, Self::Settled, Self::Probed, Self::Closing];
+
     /// Its word in `HAPAX_FAILPOINTS`.
     pub const fn word(self) -> &'static str {
         match self {
@@ -79,7 +83,7 @@ mod armed {
     });
 
     struct Armed {
-        point: String,
+        point: Failpoint,
         act: Act,
         /// Passings before it acts.
         left: AtomicU64,
@@ -93,6 +97,7 @@ mod armed {
     impl Armed {
         fn parse(word: &str) -> Self {
             let parsed = word.split_once('=').and_then(|(point, act)| {
+                let point = Failpoint::ALL.into_iter().find(|known| known.word() == point)?;
                 let (act, nth) = match act.split_once('@') {
                     Some((act, nth)) => (act, nth.parse().ok()?),
                     None => (act, 1),
@@ -102,7 +107,7 @@ mod armed {
                     None if act == "abort" => Act::Abort,
                     None => return None,
                 };
-                Some(Self { point: point.to_owned(), act, left: AtomicU64::new(nth) })
+                Some(Self { point, act, left: AtomicU64::new(nth) })
             });
             parsed.unwrap_or_else(|| {
                 // A test that arms nothing would prove nothing.
@@ -112,7 +117,7 @@ mod armed {
         }
 
         fn is_due(&self, point: Failpoint) -> bool {
-            self.point == point.word() && self.left.fetch_sub(1, Ordering::SeqCst) == 1
+            self.point == point && self.left.fetch_sub(1, Ordering::SeqCst) == 1
         }
     }
 

@@ -17,6 +17,8 @@ pub struct Downstream {
     pub goes_on: bool,
 }
 
+const HOLD: &str = "on_unknown = \"hold\"";
+
 const PROBE: &str = r#"on_unknown = "probe"
 probe = { get = "/effects/{effect_id}", outcome = { status = 201, body = "/payment" } }"#;
 
@@ -37,7 +39,7 @@ const RESEND: &str = "on_unknown = \"resend\"\ncollapse_for = \"1h\"";
 impl Downstream {
     /// Every kind of service with every policy that keeps its promise there.
     pub const ALL: [Self; 9] = [
-        Self::new("plain-hold", UpstreamKind::Plain, "on_unknown = \"hold\"", false, false),
+        Self::new("plain-hold", UpstreamKind::Plain, HOLD, false, false),
         Self::new("asked-probe", UpstreamKind::Asked, PROBE, true, false),
         Self::new("closing-probe", UpstreamKind::Closing, PROBE_AND_CLOSE, true, true),
         Self::new("closing-deadline", UpstreamKind::Closing, PROBE_AND_WAIT, true, true),
@@ -52,6 +54,11 @@ impl Downstream {
     /// promise can be kept there.
     pub const MISDECLARED: Self =
         Self::new("misdeclared", UpstreamKind::Plain, RESEND, false, true);
+
+    /// A service of this kind with the default: what is unknown is held.
+    pub const fn holding(kind: UpstreamKind) -> Self {
+        Self::new(kind.word(), kind, HOLD, false, false)
+    }
 
     const fn new(
         name: &'static str,

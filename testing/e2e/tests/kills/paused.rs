@@ -1,7 +1,9 @@
 //! A gateway that is stopped for longer than its lease, and goes on, in front of every kind of
 //! service.
 
-use hapax_testkit::{Downstream, Scene, eventually, history::Payment};
+use std::thread;
+
+use hapax_testkit::{Downstream, Scene, UpstreamKind, eventually, history::Payment};
 
 use crate::SOON;
 
@@ -12,10 +14,10 @@ const ACTED: &str = "effect; gate slow; status 201";
 const UNDER_WAY: &str = "gate slow; effect";
 
 /// One gateway sends and is stopped, the other is asked until its lease is over, and goes on as it
-/// may; then the first wakes up and gets its answer.
+/// may; then the first wakes up and gets its answer. Returns how many attempts arrived.
 #[track_caller]
-fn paused(name: &str, act: &str) {
-    let scene = Scene::new(Downstream::named(name));
+fn paused(downstream: Downstream, act: &str) -> usize {
+    let scene = Scene::new(downstream);
     let (slow, other) = (scene.serve.start(), scene.serve.start());
     let payment = Payment::new("a");
     let first = scene.recorder.start(slow.address(), &payment.clone().act(act));
@@ -26,9 +28,6 @@ fn paused(name: &str, act: &str) {
     let Downstream { finds, goes_on, .. } = scene.downstream;
     let is_paid = if act == ACTED { finds } else { goes_on };
     scene.decided(other.address(), &payment, is_paid);
-    if scene.downstream.name.ends_with("hold") {
-        scene.upstream.assert_arrivals(1);
-    }
     scene.upstream.open("slow");
     slow.resume();
     // Whatever it is told, the judge compares it with all else.
@@ -38,12 +37,27 @@ fn paused(name: &str, act: &str) {
     }
     scene.healed();
     scene.assert_as_promised(1);
+    scene.upstream.arrivals().len()
 }
 
 #[track_caller]
 fn paused_before_and_after_its_effect(name: &str) {
-    paused(name, ACTED);
-    paused(name, UNDER_WAY);
+    paused(Downstream::named(name), ACTED);
+    paused(Downstream::named(name), UNDER_WAY);
+}
+
+#[test]
+fn t08_under_hold_a_gateway_paused_past_its_lease_is_never_followed_by_another_attempt() {
+    thread::scope(|scope| {
+        for kind in UpstreamKind::ALL {
+            for act in [ACTED, UNDER_WAY] {
+                scope.spawn(move || {
+                    let arrivals = paused(Downstream::holding(kind), act);
+                    assert_eq!(arrivals, 1, "{kind:?}");
+                });
+            }
+        }
+    });
 }
 
 #[test]

@@ -23,7 +23,7 @@ pub enum Rule {
     DeniedEffect,
     /// Two final answers of one intent differ.
     AnswersDisagree,
-    /// After a final answer another one was given, or none.
+    /// After a final answer another one was given, or none; or the record knows nothing of it.
     Forgotten,
     /// One effect id asked for two things, and the first was not known to have done nothing.
     ChangedIntent,
@@ -214,6 +214,13 @@ impl<'a> Judge<'a> {
             }
         }
         self.names_of(intent, &successes, &arrivals);
+        for arrival in arrivals.iter().filter(|_| !successes.is_empty()) {
+            let state = self.records.get(&*arrival.effect_id).map(|record| &*record.state);
+            if state.is_some_and(|state| !["succeeded", "tombstone"].contains(&state)) {
+                let words = format!("{intent}: a success is told, and its record is {state:?}");
+                self.find(Rule::Forgotten, &successes, words);
+            }
+        }
     }
 
     /// A success that names an effect names one of its own.
