@@ -77,6 +77,11 @@ impl Downstream {
         named.unwrap_or_else(|| panic!("no downstream {name}"))
     }
 
+    /// Whether the policy permits that a request is sent again whose outcome is unknown.
+    pub fn resends(&self) -> bool {
+        self.policy.contains("collapse_for")
+    }
+
     /// The operation of its payments, with a short lease.
     pub fn operation(&self) -> String {
         let policy = self.policy;

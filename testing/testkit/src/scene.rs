@@ -94,7 +94,7 @@ impl Scene {
     /// All that happened; nothing may be under way any more.
     #[track_caller]
     pub fn history(&self) -> History {
-        History::of(&self.recorder, &self.upstream, records(&self.dir().join("hapax.db")))
+        History::of(self, records(&self.dir().join("hapax.db")))
     }
 
     /// Waits until no record counts as executing.

@@ -6,13 +6,13 @@ use hapax_testkit::{Request, Upstream, UpstreamKind, start};
 /// A service, asked without a gateway.
 struct Ledger {
     upstream: Upstream,
-    _dir: tempfile::TempDir,
+    dir: tempfile::TempDir,
 }
 
 impl Ledger {
     fn new(kind: UpstreamKind) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
-        Self { upstream: Upstream::start(dir.path(), kind), _dir: dir }
+        Self { upstream: Upstream::start(dir.path(), kind), dir }
     }
 
     fn status(&self, request: &Request) -> u16 {
@@ -73,6 +73,24 @@ fn fences_hold_and_survive_a_restart() {
     assert_eq!((closing.attempt(3), closing.close(3)), (201, 200));
     let effects = [&closing, &refusing, &unique].map(|ledger| ledger.upstream.effects().len());
     assert_eq!(effects, [1, 1, 1]);
+}
+
+#[test]
+fn a_line_that_was_not_finished_when_it_was_killed_was_never_written() {
+    let mut ledger = Ledger::new(UpstreamKind::Unique);
+    assert_eq!(ledger.attempt(1), 201);
+    ledger.upstream.kill();
+    for log in ["arrivals.jsonl", "effects.jsonl", "fences.jsonl"] {
+        let path = ledger.dir.path().join(log);
+        let mut text = std::fs::read(&path).expect("a log");
+        text.extend_from_slice(b"{\"n\":2,\"key\":\"\\\"other");
+        std::fs::write(&path, text).expect("a log");
+    }
+    ledger.upstream.restart();
+    assert_eq!(ledger.attempt(2), 409);
+    let arrivals = ledger.upstream.arrivals();
+    assert_eq!(arrivals.iter().map(|arrival| arrival.n).collect::<Vec<_>>(), [1, 2]);
+    assert_eq!(ledger.upstream.effects().len(), 1);
 }
 
 #[test]

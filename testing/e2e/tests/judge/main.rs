@@ -31,7 +31,7 @@ pub(crate) const SOON: Duration = Duration::from_secs(20);
 /// The rules that a run has broken, in order.
 #[track_caller]
 fn found(scene: &Scene, store: &Broken, steps: &[&str]) -> Vec<Rule> {
-    let history = History::of(&scene.recorder, &scene.upstream, records(store, steps));
+    let history = History::of(scene, records(store, steps));
     let findings = history.findings();
     findings.iter().for_each(|finding| println!("{finding}"));
     findings.iter().map(|finding| finding.rule).collect::<BTreeSet<_>>().into_iter().collect()

@@ -307,7 +307,8 @@ impl<'a> Judge<'a> {
                 between.contains(&entry.attempt)
                     && ["released", "judged-not-applied"].contains(&&*entry.what)
             });
-            let is_resent = record.on_unknown != "hold"
+            let is_resent = self.history.resends
+                && record.on_unknown != "hold"
                 && record.entries.iter().any(|entry| {
                     entry.attempt == later.attempt && ["resent", "resumed"].contains(&&*entry.what)
                 });

@@ -4,17 +4,19 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::{Arrived, Entry, History, Made, Recorded, Recorder};
-use crate::{Arrival, Upstream, hapax};
+use super::{Arrived, Entry, History, Made, Recorded};
+use crate::{Arrival, Scene, hapax};
 
 impl History {
-    /// What is known now of a run in which intents take effect once at most. Nothing may be under
-    /// way any more.
+    /// What is known now of a scene with these records, in which intents take effect once at most.
+    /// Nothing may be under way any more.
     #[track_caller]
-    pub fn of(recorder: &Recorder, upstream: &Upstream, records: Vec<Recorded>) -> Self {
+    pub fn of(scene: &Scene, records: Vec<Recorded>) -> Self {
+        let Scene { downstream, upstream, recorder, .. } = scene;
         let effects = upstream.effects().into_iter();
         Self {
             one_effect: true,
+            resends: downstream.resends(),
             calls: recorder.calls(),
             arrivals: upstream.arrivals().iter().map(arrived).collect(),
             effects: effects

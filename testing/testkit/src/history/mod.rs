@@ -23,6 +23,8 @@ pub use self::{
 pub struct History {
     /// Whether an intent takes effect once at most, whatever its callers do.
     pub one_effect: bool,
+    /// Whether an attempt whose outcome is unknown may be sent again.
+    pub resends: bool,
     /// What clients did and were told.
     pub calls: Vec<Call>,
     /// What arrived at the service.

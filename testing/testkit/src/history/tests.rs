@@ -46,6 +46,7 @@ fn good() -> History {
     let changed = call(5, 80, Some(problem(90, 422, "key-reused", "")));
     History {
         one_effect: true,
+        resends: true,
         calls: vec![
             call(1, 10, None),
             call(2, 30, Some(problem(40, 503, "outcome-unknown", "unknown"))),
@@ -158,6 +159,9 @@ fn p49_each_rule_is_seen_failing() {
     assert_finds("one attempt twice", &[SentTwice], |it| it.arrivals[1].attempt = 1);
     assert_finds("sent again under hold", &[NoPermit], |it| {
         it.records[0].on_unknown = "hold".to_owned();
+    });
+    assert_finds("sent again though the service does not collapse", &[NoPermit], |it| {
+        it.resends = false;
     });
     assert_finds("sent again without a word", &[NoPermit], |it| it.records[0].entries.clear());
     assert_finds("no record", &[NoRecord], |it| it.records.clear());

@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    fs::{File, OpenOptions},
+    fs::{self, File, OpenOptions},
     io::{BufRead, BufReader, Write},
     path::Path,
     time::{SystemTime, UNIX_EPOCH},
@@ -21,7 +21,13 @@ pub(crate) struct Log {
 impl Log {
     pub(crate) fn open(path: &Path) -> Self {
         let file = OpenOptions::new().create(true).append(true).open(path).expect("a log");
-        Self { file, lines: read(path).count() as u64 }
+        let text = fs::read(path).expect("a log");
+        // A process that is killed while it writes leaves a part of a line. Nothing was done that
+        // it is about.
+        let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
+        file.set_len(whole as u64).expect("the rest of a line is gone");
+        let lines = text.iter().filter(|byte| **byte == b'\n').count() as u64;
+        Self { file, lines }
     }
 
     pub(crate) fn append(&mut self, line: &Value) {
@@ -39,7 +45,7 @@ impl Log {
     }
 }
 
-/// The whole lines of a log. A process that is killed leaves no part of one: a line is one write.
+/// The lines of a log that was opened.
 fn read(path: &Path) -> impl Iterator<Item = Value> {
     let lines = BufReader::new(File::open(path).expect("a log")).lines();
     lines.map(|line| serde_json::from_str(&line.expect("a line")).expect("JSON"))
