@@ -12,7 +12,7 @@ use crate::{
 /// Install what the tests need, on Debian as root; elsewhere say what is missing.
 ///
 /// That is a C compiler, the proxies and clients that the tests put in front of the gateway, and what
-/// makes disks fail under it. What comes from PyPI and npm goes to `target/clients`.
+/// makes disks fail and clocks jump under it. What comes from PyPI and npm goes to `target/clients`.
 #[derive(Args)]
 pub(crate) struct Setup {
     /// Go on when something is missing and cannot be installed here.
@@ -102,6 +102,12 @@ const TOOLS: &[Tool] = &[
         check: &["-V"],
         package: "util-linux",
         needed_for: "tests with limits on a running gateway",
+    },
+    Tool {
+        program: "faketime",
+        check: &["--version"],
+        package: "faketime",
+        needed_for: "tests in which the clock of a gateway jumps",
     },
 ];
 

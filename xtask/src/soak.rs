@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::{
     proof,
-    run::{Context, Failure, Outcome, cargo, release, run},
+    run::{Context, Failure, Outcome, build_release, release, run},
     test::{build, tests},
 };
 
@@ -29,7 +29,10 @@ pub(crate) struct Soak {
     /// The seed of the first storm.
     #[arg(long, default_value = "1")]
     seed: u64,
-    /// Only the proof of this name, such as store-faults.
+    /// Kills in front of each kind of service.
+    #[arg(long, default_value = "23")]
+    kills: NonZeroU32,
+    /// Only the proof of this name, such as kill-loop.
     #[arg(long)]
     only: Option<String>,
 }
@@ -78,6 +81,9 @@ impl Soak {
         if self.is_wanted("store-faults") && !write("store-faults", self.store_faults()?)? {
             failed.push("store-faults");
         }
+        if self.is_wanted("kill-loop") && !write("kill-loop", self.kill_loop()?)? {
+            failed.push("kill-loop");
+        }
         if failed.is_empty() {
             return Ok(());
         }
@@ -88,8 +94,34 @@ impl Soak {
         self.only.as_deref().is_none_or(|only| only == proof)
     }
 
+    /// Each kind of service is a test, which leaves a report.
+    fn kill_loop(&self) -> Outcome<Value> {
+        let folder = tempfile::tempdir().context("folder for reports")?;
+        let mut tests = tests();
+        tests.args(["-p", "hapax-e2e", "--test", "kills", "loops::"]);
+        tests.env("HAPAX_KILLS", self.kills.to_string());
+        tests.env("HAPAX_KILLS_SEED", self.seed.to_string());
+        tests.env("HAPAX_KILLS_REPORTS", folder.path());
+        let outcome = outcome_of(run(&mut tests));
+        let mut reports = fs::read_dir(folder.path())
+            .and_then(|files| {
+                files.map(|file| fs::read(file?.path())).collect::<Result<Vec<_>, _>>()
+            })
+            .context("reports")?
+            .iter()
+            .map(|report| serde_json::from_slice::<Value>(report))
+            .collect::<Result<Vec<_>, _>>()
+            .context("reports")?;
+        reports.sort_by_key(|report| report["downstream"].to_string());
+        Ok(json!({
+            "what": format!("hapax-e2e kills loops, {} kills in front of each", self.kills),
+            "outcome": outcome,
+            "runs": reports,
+        }))
+    }
+
     fn storms(&self) -> Outcome<Value> {
-        run(cargo().args(["build", "--release", "--locked", "-p", "hapax-cli"]))?;
+        build_release(&[])?;
         let folder = tempfile::tempdir().context("folder for reports")?;
         let mut storms = Vec::new();
         for nth in 0..self.storms.get() {

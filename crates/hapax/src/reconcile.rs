@@ -19,7 +19,10 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tracing::{info, warn};
 
 use crate::{
-    Finding, Hapax, Operation, Prober, Question, claim::Attempting, metric_definitions::PROBES,
+    Finding, Hapax, Operation, Prober, Question,
+    claim::Attempting,
+    failpoints::{self, Failpoint},
+    metric_definitions::PROBES,
 };
 
 /// How long a retry waits for evidence where the operation does not let duplicates wait.
@@ -175,6 +178,7 @@ impl Hapax {
         let statement = Statement { actor: looker.actor.to_owned(), reason: finding.seen };
         let retention = asked.operation.policy().retention;
         let token = self.token()?;
+        failpoints::pass(Failpoint::Probed).await;
         let judgement = Judgement { token, of, ruling, retention, statement };
         let judged = match self.inner.store.judge(judgement.clone(), looker.holder).await? {
             Written::Refused { why, found } => {
@@ -249,6 +253,7 @@ impl Hapax {
         let Written::Done(closing) = closed else {
             return Ok(Err(self.moved(closed, record.id).await?));
         };
+        failpoints::pass(Failpoint::Closing).await;
         let question = Question { attempt: closing.attempt, ..question };
         let prober = &*asked.prober;
         let finding = bounded(prober, prober.close(question)).await;

@@ -19,6 +19,7 @@ use crate::{
     Answer, Attempt, Ended, Executed, FirstOutcome, Reply,
     claim::Attempting,
     drive::{Driven, Limits},
+    failpoints::{self, Failpoint},
     metric_definitions::{
         DOWNSTREAM_REPLAYS, EXECUTING, EXECUTION_SECONDS, EXECUTIONS, FENCED, RECORDS_MISSING,
         SETTLE_RETRIES,
@@ -57,10 +58,12 @@ impl Attempting {
     {
         let facts = attempt.clone();
         let execution = Box::pin(async {
+            failpoints::pass(Failpoint::Claimed).await;
             // A service tells by its answer, so there is nothing to interrupt.
             let _ = self.pass(Kind::Service, Moment::Before).await;
             let executed = execute(attempt).await;
             let _ = self.pass(Kind::Service, Moment::Acted).await;
+            failpoints::pass(Failpoint::Answered).await;
             executed
         });
         async move {
@@ -155,6 +158,7 @@ impl Attempting {
             let settlement = self.settlement(&mut settling);
             let written = self.store_settlement(record, settlement, &settling.slot).await;
             let Some(written) = written else { return };
+            failpoints::pass(Failpoint::Settled).await;
             if let Written::Refused { why: WriteRefused::NotClean, found } = &written
                 && is_refusal(settling.classified)
                 && found.record.ownership() == record.ownership()

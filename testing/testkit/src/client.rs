@@ -273,6 +273,14 @@ impl Pending {
         RUNTIME.block_on(self.0).expect("the client does not panic").map_err(|e| e.to_string())
     }
 
+    /// As [`result`](Self::result), for those who must not block.
+    ///
+    /// # Errors
+    /// What broke.
+    pub async fn over(self) -> Result<Answer, String> {
+        self.0.await.expect("the client does not panic").map_err(|e| e.to_string())
+    }
+
     /// Whether the answer is there.
     pub fn is_done(&self) -> bool {
         self.0.is_finished()

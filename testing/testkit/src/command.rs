@@ -84,12 +84,12 @@ pub(crate) fn signal(process: u32, name: &str) -> bool {
 
 /// The binary under test: of the same profile as the tests, unless `HAPAX_BIN` names another.
 pub(crate) fn binary() -> PathBuf {
-    sibling("hapax", std::env::var_os("HAPAX_BIN"), "cargo build -p hapax-cli")
+    sibling("hapax", std::env::var_os("HAPAX_BIN"), "cargo build --workspace --bins")
 }
 
 /// The upstream of the tests, from this crate.
 pub(crate) fn upstream_binary() -> PathBuf {
-    sibling("ledger", None, "cargo build -p hapax-testkit --bins")
+    sibling("ledger", None, "cargo build --workspace --bins")
 }
 
 /// A binary in the directory above that of the test executable (`target/<profile>`).

@@ -9,7 +9,7 @@ use std::{
 
 use crate::{
     Call, Trouble, Upstream,
-    command::{Ran, binary, run},
+    command::{Ran, binary, hapax, run},
     disk::{is_root, traced},
     process::Process,
 };
@@ -99,6 +99,21 @@ impl Serve {
     pub fn env(mut self, name: &str, value: &str) -> Self {
         self.env.push((name.to_owned(), value.to_owned()));
         self
+    }
+
+    /// With points at which it dies or waits, as in `claimed=abort` (see `hapax::failpoints`).
+    ///
+    /// # Panics
+    /// When the binary has none: only a debug build of the whole workspace does.
+    #[must_use]
+    #[track_caller]
+    pub fn failpoints(self, armed: &str) -> Self {
+        let version = hapax(["--version"]).stdout;
+        assert!(
+            version.contains("failpoints"),
+            "{version}has no failpoints: cargo build --workspace --bins, without --release"
+        );
+        self.env("HAPAX_FAILPOINTS", armed)
     }
 
     /// With files that cannot grow past so many KiB, as on a disk that is nearly full.

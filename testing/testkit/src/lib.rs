@@ -17,14 +17,18 @@
 mod answer;
 mod browser;
 mod client;
+mod clock;
 mod command;
 mod disk;
+mod downstream;
 mod fault_proxy;
 mod gateway;
+pub mod history;
 mod others;
 mod process;
 mod proxy;
 mod raw;
+mod scene;
 mod stage;
 mod tls;
 mod token;
@@ -35,17 +39,20 @@ pub use self::{
     answer::Answer,
     browser::Browser,
     client::{Pending, Request, copies, fresh_key, start},
+    clock::Clock,
     command::{Ran, hapax, hapax_reading, run},
     disk::{Call, DiskFault, Trouble, Volume},
+    downstream::Downstream,
     fault_proxy::{Counts, Fault, FaultProxy, Way},
     gateway::{Gateway, ONE_SERVICE, Serve},
     others::{Client, is_missing, node_modules},
     process::Process,
     proxy::{Proxy, ProxyKind},
     raw::Connection,
+    scene::Scene,
     stage::Stage,
     tls::{Authority, Pair, TlsClient},
     token::Issuer,
     upstream::{Arrival, Asked, Effect, Upstream, UpstreamKind},
-    wait::{eventually, until},
+    wait::{eventually, pause, until},
 };

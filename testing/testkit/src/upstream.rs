@@ -16,13 +16,39 @@ use crate::{Pair, client::RUNTIME, command::upstream_binary, process::Process, w
 /// How long anything that is under way may take to show in a log.
 const SHOWN: Duration = Duration::from_secs(20);
 
-/// What the service does with a repeated identity.
+/// What the service does with a repeated identity, and what it can be asked (see `ledger`).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum UpstreamKind {
-    /// It acts on every request it gets.
+    /// It acts on every request it gets, and cannot be asked.
     Plain,
-    /// Requests with the same `Idempotency-Key` make one effect and get the same answer.
+    /// It acts on every request it gets, and can be asked.
+    Asked,
+    /// As `Asked`; it can be told to refuse all attempts up to one, and enforces `Hapax-Deadline`.
+    Closing,
+    /// As `Asked`; it refuses attempts older than one it has seen.
+    Refusing,
+    /// As `Asked`; it refuses a second request with the same `Idempotency-Key`.
+    Unique,
+    /// As `Asked`; requests with the same `Idempotency-Key` make one effect and get the same answer.
     Collapsing,
+}
+
+impl UpstreamKind {
+    /// All of them.
+    pub const ALL: [Self; 6] =
+        [Self::Plain, Self::Asked, Self::Closing, Self::Refusing, Self::Unique, Self::Collapsing];
+
+    /// Its word.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Plain => "plain",
+            Self::Asked => "asked",
+            Self::Closing => "closing",
+            Self::Refusing => "refusing",
+            Self::Unique => "unique",
+            Self::Collapsing => "collapsing",
+        }
+    }
 }
 
 /// A request as it arrived at the service.
@@ -30,6 +56,8 @@ pub enum UpstreamKind {
 pub struct Arrival {
     /// Its number, from 1.
     pub n: u64,
+    /// When, in microseconds since 1970.
+    pub at: u64,
     /// The method.
     pub method: String,
     /// The target, as received.
@@ -91,6 +119,8 @@ impl Arrival {
 pub struct Effect {
     /// Its number, from 1.
     pub n: u64,
+    /// When, in microseconds since 1970.
+    pub at: u64,
     /// The arrival that made it.
     pub arrival: u64,
     /// The `Idempotency-Key` it was made under.
@@ -166,9 +196,7 @@ impl Upstream {
         self.kill();
         let mut command = Command::new(upstream_binary());
         command.arg("--dir").arg(&self.dir).arg("--listen").arg(self.address.to_string());
-        if self.kind == UpstreamKind::Collapsing {
-            command.arg("--collapse");
-        }
+        command.arg("--mode").arg(self.kind.word());
         if let Some((pair, client_ca)) = &self.tls {
             command.arg("--certificate").arg(&pair.certificate).arg("--key").arg(&pair.key);
             client_ca.iter().for_each(|ca| {

@@ -22,7 +22,7 @@ pub fn eventually(what: &str, bound: Duration, mut holds: impl FnMut() -> bool) 
 }
 
 /// Lets time pass: only where what is waited for has no sign, such as a moment to be killed at.
-pub(crate) fn pause(time: Duration) {
+pub fn pause(time: Duration) {
     sleep(time);
 }
 

@@ -22,7 +22,7 @@ use self::{
     report::Report,
     upstream::Upstream,
 };
-use crate::run::{Context, Outcome, cargo, release, run};
+use crate::run::{Context, Outcome, build_release, release, run};
 
 /// Measure the release gateway on loopback and write bench/results.json; or the layer.
 ///
@@ -63,7 +63,7 @@ impl Bench {
 
     /// The load generator must be optimized too, or it is what is measured.
     fn build_and_measure(&self) -> Outcome {
-        run(cargo().args(["build", "--release", "--locked", "-p", "hapax-cli", "-p", "xtask"]))?;
+        build_release(&["-p", "xtask"])?;
         run(Command::new(release("xtask")?).args(["bench", "--measure"]).args([
             format!("--requests={}", self.requests),
             format!("--connections={}", self.connections),

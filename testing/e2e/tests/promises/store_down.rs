@@ -27,7 +27,7 @@ const PROBED: &str = "on_unknown = \"probe\"\nprobe = { get = \"/effects/{effect
                       outcome = { status = 201, body = \"/payment\" } }\n";
 
 fn stage(settings: &str) -> Stage {
-    Stage::operations(UpstreamKind::Plain, &passing(settings))
+    Stage::operations(UpstreamKind::Asked, &passing(settings))
 }
 
 /// Keeps every writer out of the database, until it is dropped.

@@ -5,16 +5,20 @@
 //! | `GET /effects/ID` | 200 with the payment, or 404 |
 //! | `POST /close/ID?attempt=N` | refuses every attempt up to N from now on; then as above |
 //!
-//! While the file `gates/ledger-down` is there, both are answered with 503. Each is written to
-//! `asked.jsonl`, and none is an arrival.
-
-use std::time::SystemTime;
+//! It depends on the mode which of them it knows; what it does not know is 404. While the file
+//! `gates/ledger-down` is there, both are answered with 503. Each is written to `asked.jsonl`, and
+//! none is an arrival.
 
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use serde_json::json;
 
-use crate::{Answer, Arrival, Log, Service, full};
+use crate::{
+    Answer, Service,
+    effects::{Log, Refusal},
+    full,
+    mode::Mode,
+};
 
 impl Service {
     /// The answer to a question; `None` for a request that is none.
@@ -36,15 +40,19 @@ impl Service {
         if self.dir.join("gates").join("ledger-down").exists() {
             return Some(answer(StatusCode::SERVICE_UNAVAILABLE, "{}"));
         }
-        let key = format!("\"{id}\"");
         let mut effects = self.effects.lock();
+        let knows =
+            if closes { effects.mode() == Mode::Closing } else { effects.mode() != Mode::Plain };
+        if !knows {
+            return Some(answer(StatusCode::NOT_FOUND, "{\"no\":\"such place\"}"));
+        }
+        let key = format!("\"{id}\"");
         if closes {
             let attempt = request.uri().query().and_then(|query| query.strip_prefix("attempt="));
             let attempt = attempt.and_then(|n| n.parse::<u64>().ok()).expect("?attempt=N");
-            let closed = effects.closed.entry(key.clone()).or_default();
-            *closed = attempt.max(*closed);
+            effects.close(&key, attempt);
         }
-        Some(match effects.by_key.get(&key) {
+        Some(match effects.of(&key) {
             Some(made) => {
                 let payment = json!({ "payment": { "id": format!("pay_{made}") }, "asked": true });
                 answer(StatusCode::OK, &payment.to_string())
@@ -52,23 +60,16 @@ impl Service {
             None => answer(StatusCode::NOT_FOUND, "{}"),
         })
     }
-
-    /// Whether an effect comes too late: its attempt is closed, or its deadline over.
-    pub(crate) fn refuses(&self, arrival: &Arrival) -> bool {
-        let field = |name: &str| arrival.head.headers.get(name).and_then(|it| it.to_str().ok());
-        let deadline = field("hapax-deadline")
-            .map(|moment| humantime::parse_rfc3339(moment).expect("a moment"));
-        let attempt = field("hapax-attempt").and_then(|n| n.parse::<u64>().ok());
-        let closed =
-            field("idempotency-key").and_then(|key| self.effects.lock().closed.get(key).copied());
-        deadline.is_some_and(|deadline| deadline < SystemTime::now())
-            || closed.is_some_and(|closed| attempt.is_none_or(|attempt| attempt <= closed))
-    }
 }
 
-/// The answer to an attempt that comes too late.
-pub(crate) fn refused() -> Answer {
-    answer(StatusCode::CONFLICT, "{\"refused\":true}")
+/// The answer to an attempt whose effect is not made.
+pub(crate) fn refused(why: Refusal) -> Answer {
+    match why {
+        Refusal::Late => answer(StatusCode::CONFLICT, "{\"refused\":\"late\"}"),
+        Refusal::Closed => answer(StatusCode::CONFLICT, "{\"refused\":\"closed\"}"),
+        Refusal::Older => answer(StatusCode::PRECONDITION_FAILED, "{\"refused\":\"older\"}"),
+        Refusal::Duplicate => answer(StatusCode::CONFLICT, "{\"refused\":\"duplicate\"}"),
+    }
 }
 
 fn answer(status: StatusCode, json: &str) -> Answer {

@@ -6,29 +6,29 @@
 //! can send the same request again and have the service behave differently. A request that says
 //! nothing gets what the file `scripts/NAME` says, whose name is its path.
 //!
-//! It can be asked what became of an effect, see [`ledger`], and refuses what comes after its
-//! `Hapax-Deadline`.
+//! What it does with a repeated identity is its [`mode`]; in most it can be asked what became of an
+//! effect, see [`ledger`]. What it refuses from now on is in `fences.jsonl`, so that it refuses it
+//! after a restart too.
 //!
-//! `ledger --dir DIR --listen ADDRESS [--collapse] [--certificate FILE --key FILE
-//! [--client-ca FILE]]`, in HTTP/1.1 and HTTP/2. With `--collapse`, requests with the
-//! same `Idempotency-Key` make one effect and get its answer again.
+//! `ledger --dir DIR --listen ADDRESS [--mode MODE] [--certificate FILE --key FILE
+//! [--client-ca FILE]]`, in HTTP/1.1 and HTTP/2.
 #![allow(
     clippy::expect_used,
     clippy::panic,
     reason = "a test double: whatever it did not expect has to end it, loudly"
 )]
 
+mod effects;
 mod ledger;
+mod mode;
 mod script;
 mod tls;
 
 use std::{
-    collections::HashMap,
     convert::Infallible,
-    fs::{File, OpenOptions},
-    io::{self, BufRead, BufReader, Write},
+    io::{self, Write},
     net::SocketAddr,
-    path::{Path, PathBuf},
+    path::PathBuf,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
@@ -56,7 +56,11 @@ use tokio::{
     time::sleep,
 };
 
-use crate::script::{BodyKind, Step};
+use crate::{
+    effects::{Effects, Log, Refusal, now},
+    mode::Mode,
+    script::{BodyKind, Step},
+};
 
 /// A body up to this size is kept and written down as text.
 const KEPT: usize = 64 * 1024;
@@ -70,21 +74,21 @@ type Answer = Response<BoxBody<Bytes, io::Error>>;
 async fn main() {
     let mut dir = PathBuf::from(".");
     let mut listen: SocketAddr = "127.0.0.1:0".parse().expect("an address");
-    let mut collapse = false;
+    let mut mode = Mode::Plain;
     let (mut certificate, mut key, mut client_ca) = (None, None, None);
     let mut args = std::env::args().skip(1);
     while let Some(arg) = args.next() {
         match arg.as_str() {
             "--dir" => dir = args.next().expect("--dir DIR").into(),
             "--listen" => listen = args.next().expect("--listen ADDRESS").parse().expect("address"),
-            "--collapse" => collapse = true,
+            "--mode" => mode = args.next().expect("--mode MODE").parse().expect("a mode"),
             "--certificate" => certificate = args.next().map(PathBuf::from),
             "--key" => key = args.next().map(PathBuf::from),
             "--client-ca" => client_ca = args.next().map(PathBuf::from),
             other => panic!("unknown argument {other}"),
         }
     }
-    let service = Arc::new(Service::open(dir, collapse));
+    let service = Arc::new(Service::open(dir, mode));
     // Reusing the address lets the harness keep the port reserved while this process is dead.
     let socket = TcpSocket::new_v4().expect("a socket");
     socket.set_reuseaddr(true).expect("SO_REUSEADDR");
@@ -162,42 +166,6 @@ struct Service {
     effects: Mutex<Effects>,
 }
 
-/// A file of JSON lines, each on disk before anything else is done.
-struct Log {
-    file: File,
-    lines: u64,
-}
-
-struct Effects {
-    log: Log,
-    collapse: bool,
-    by_key: HashMap<String, u64>,
-    /// Up to which attempt each identity is closed.
-    closed: HashMap<String, u64>,
-}
-
-impl Log {
-    fn open(path: &Path) -> Self {
-        let file = OpenOptions::new().create(true).append(true).open(path).expect("a log");
-        let lines = BufReader::new(File::open(path).expect("a log")).lines().count() as u64;
-        Self { file, lines }
-    }
-
-    fn append(&mut self, line: &Value) {
-        let mut bytes = line.to_string().into_bytes();
-        bytes.push(b'\n');
-        self.file
-            .write_all(&bytes)
-            .and_then(|()| self.file.sync_data())
-            .expect("the log is on disk");
-    }
-
-    fn next(&mut self) -> u64 {
-        self.lines += 1;
-        self.lines
-    }
-}
-
 /// What arrived.
 struct Arrival {
     number: u64,
@@ -206,22 +174,30 @@ struct Arrival {
     body: Bytes,
 }
 
+impl Arrival {
+    fn field(&self, name: &str) -> Option<String> {
+        let value = self.head.headers.get(name)?;
+        Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
+    }
+
+    /// The identity it carries, as it was sent.
+    fn key(&self) -> Option<String> {
+        self.field("idempotency-key")
+    }
+
+    fn attempt(&self) -> Option<u64> {
+        self.field("hapax-attempt")?.parse().ok()
+    }
+}
+
 impl Service {
-    fn open(dir: PathBuf, collapse: bool) -> Self {
+    fn open(dir: PathBuf, mode: Mode) -> Self {
         for name in ["gates", "scripts"] {
             std::fs::create_dir_all(dir.join(name)).expect("a directory");
         }
-        let effects = dir.join("effects.jsonl");
-        let log = Log::open(&effects);
-        let mut by_key = HashMap::new();
-        for line in BufReader::new(File::open(&effects).expect("a log")).lines() {
-            let line: Value = serde_json::from_str(&line.expect("a line")).expect("JSON");
-            let key = line["key"].as_str().unwrap_or_default().to_owned();
-            by_key.entry(key).or_insert(line["n"].as_u64().expect("a number"));
-        }
         Self {
             arrivals: Mutex::new(Log::open(&dir.join("arrivals.jsonl"))),
-            effects: Mutex::new(Effects { log, collapse, by_key, closed: HashMap::new() }),
+            effects: Mutex::new(Effects::open(&dir, mode)),
             dir,
         }
     }
@@ -317,6 +293,7 @@ impl Service {
         let number = log.next();
         log.append(&json!({
             "n": number,
+            "at": now(),
             "method": head.method.as_str(),
             "target": head.uri.to_string(),
             "headers": fields(&head.headers),
@@ -328,7 +305,10 @@ impl Service {
             "version": format!("{:?}", head.version),
             "certificate": head.extensions.get::<Shown>().and_then(|shown| shown.0.clone()),
         }));
-        Arrival { number, head, text, body }
+        drop(log);
+        let arrival = Arrival { number, head, text, body };
+        self.effects.lock().notice(&arrival);
+        arrival
     }
 
     async fn act(&self, arrival: Arrival, steps: Vec<Step>, wire: &Wire) -> Result<Answer, Closed> {
@@ -342,8 +322,10 @@ impl Service {
                 Step::Early | Step::Upgrade => {}
                 Step::Gate(name) => self.wait_for(&name).await,
                 Step::Sleep(time) => sleep(time).await,
-                Step::Effect if self.refuses(&arrival) => return Ok(ledger::refused()),
-                Step::Effect => effect = Some(self.effect(&arrival)),
+                Step::Effect => match self.effect(&arrival) {
+                    Ok(made) => effect = Some(made),
+                    Err(why) => return Ok(ledger::refused(why)),
+                },
                 Step::Header(name, value) => answer = answer.header(name, value),
                 Step::Status(code) => status = Some(code),
                 Step::Body(kind) => body = Some(kind),
@@ -360,10 +342,10 @@ impl Service {
             }
         }
         if !says_its_effect && acts(&arrival.head.method) {
-            if self.refuses(&arrival) {
-                return Ok(ledger::refused());
+            match self.effect(&arrival) {
+                Ok(made) => effect = Some(made),
+                Err(why) => return Ok(ledger::refused(why)),
             }
-            effect = Some(self.effect(&arrival));
         }
         let default = if effect.is_some() { StatusCode::CREATED } else { StatusCode::OK };
         let status = status.map_or(default, |code| StatusCode::from_u16(code).expect("a status"));
@@ -381,30 +363,8 @@ impl Service {
         Ok(answer.body(body).expect("an answer"))
     }
 
-    /// Makes the effect, or finds the one this identity has made.
-    fn effect(&self, arrival: &Arrival) -> u64 {
-        let field = |name: &str| {
-            let value = arrival.head.headers.get(name)?;
-            Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
-        };
-        let key = field("idempotency-key").unwrap_or_default();
-        let mut effects = self.effects.lock();
-        if effects.collapse
-            && let Some(made) = effects.by_key.get(&key)
-        {
-            return *made;
-        }
-        let number = effects.log.next();
-        effects.log.append(&json!({
-            "n": number,
-            "arrival": arrival.number,
-            "key": key,
-            "attempt": field("hapax-attempt"),
-            "target": arrival.head.uri.to_string(),
-            "text": arrival.text,
-        }));
-        effects.by_key.entry(key).or_insert(number);
-        number
+    fn effect(&self, arrival: &Arrival) -> Result<u64, Refusal> {
+        self.effects.lock().make(arrival)
     }
 
     /// Waits until the test opens the gate.

@@ -14,6 +14,9 @@
 //! | `cut` | closes without an answer |
 //! | `die` | ends the process |
 //!
+//! So `effect; cut` acts and loses the answer, `effect; status 500` fails after the effect and
+//! `status 500` before it, and `effect; status 402` lies.
+//!
 //! Without `effect`, `status`, `raw`, `cut` or `die` the effect is made after the last step.
 
 use std::time::Duration;
