@@ -16,7 +16,15 @@ use crate::run::{Context, Outcome, line_of, root};
 pub(crate) fn write(path: &str, mut result: Value) -> Outcome {
     let git = |arguments: &[&str]| line_of(Command::new("git").current_dir(root()).args(arguments));
     // Results themselves are no change to what was measured.
-    let changes = git(&["status", "--porcelain", "--", ".", ":!docs/proof", ":!bench/*.json"]);
+    let changes = git(&[
+        "status",
+        "--porcelain",
+        "--",
+        ".",
+        ":!docs/proof",
+        ":!bench/*.json",
+        ":!bench/*.svg",
+    ]);
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     result["unix_time"] = now.into();
     result["commit"] = git(&["rev-parse", "HEAD"]).into();

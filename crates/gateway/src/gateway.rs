@@ -164,7 +164,8 @@ impl Shared {
         if let Some(documents) = &self.well_known
             && well_known::is_ours(head.uri.path())
         {
-            return ("document", well_known::answer(self, documents, &head).await);
+            let answering = Box::pin(well_known::answer(self, documents, &head));
+            return ("document", answering.await);
         }
         let preflight = Preflight::of(&head);
         let preflighted = preflight
@@ -184,7 +185,8 @@ impl Shared {
                 self.enforce(route, upstream, head, body).await
             }
             Routed::Keyed(route) => {
-                ("observed", observe::answer(self, route, upstream, head, body).await)
+                let answering = Box::pin(observe::answer(self, route, upstream, head, body));
+                ("observed", answering.await)
             }
             Routed::NearMiss(problem) => {
                 let expects = head.headers.contains_key(EXPECT);

@@ -224,26 +224,29 @@ async fn run(
     let head = Arc::clone(intent.head());
     let operation = Arc::clone(&route.operation);
     let buffered = Arc::new(buffered);
-    let without_record = shared.outage_of(route).map(|outage| WithoutRecord {
-        outage: Arc::clone(outage),
-        passing: Passing {
-            operation: Arc::clone(&operation),
-            id,
-            fingerprint,
-            intent: intent.clone(),
-        },
-        route: route.clone(),
-        upstream: upstream.clone(),
-        head: Arc::clone(&head),
-        buffered: Arc::clone(&buffered),
+    let without_record = shared.outage_of(route).map(|outage| {
+        Box::new(WithoutRecord {
+            outage: Arc::clone(outage),
+            passing: Passing {
+                operation: Arc::clone(&operation),
+                id,
+                fingerprint,
+                intent: intent.clone(),
+            },
+            route: route.clone(),
+            upstream: upstream.clone(),
+            head: Arc::clone(&head),
+            buffered: Arc::clone(&buffered),
+        })
     });
     let may_see = MaySee { route, question };
     let claiming = match &without_record {
         None => None,
-        Some(without_record) => match without_record.begin().await {
+        Some(without_record) => match Box::pin(without_record.begin()).await {
             Goes::Claims(claiming) => Some(claiming),
             Goes::Passed(passed) => {
-                return present_passed(shared, route, id, &scope, may_see, *passed).await;
+                let presenting = present_passed(shared, route, id, &scope, may_see, *passed);
+                return Box::pin(presenting).await;
             }
         },
     };
@@ -276,8 +279,8 @@ async fn run(
         if let Some(claiming) = claiming {
             claiming.give_up();
         }
-        let passed = without_record.pass().await;
-        return present_passed(shared, route, id, &scope, may_see, passed).await;
+        let passed = Box::pin(without_record.pass()).await;
+        return Box::pin(present_passed(shared, route, id, &scope, may_see, passed)).await;
     }
     // After every wait: what was allowed before it may be over.
     let answer = match answer {
@@ -308,7 +311,7 @@ impl MaySee<'_> {
     async fn ask(&self) -> Result<(), Problem> {
         match (&self.route.authorizer, &self.question) {
             (Some(authorizer), Some(question)) => {
-                authorizer.ask(question, self.route.operation.name()).await
+                Box::pin(authorizer.ask(question, self.route.operation.name())).await
             }
             _ => Ok(()),
         }

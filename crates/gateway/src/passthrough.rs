@@ -38,7 +38,7 @@ pub(crate) async fn answer(
         None => send(upstream, head, body, strip_ours).await,
         Some((protocol, client)) => {
             let request = outgoing(head, body, strip_ours);
-            let answer = upstream.upgrade(request, protocol).await;
+            let answer = Box::pin(upstream.upgrade(request, protocol)).await;
             answer.map_err(|error| problem(upstream, error)).map(|mut answer| {
                 shared.tunnels.join(client, &mut answer);
                 answer

@@ -1,42 +1,42 @@
-//! The load: connections that send one request after the other, over plain blocking sockets.
+//! The load: connections that send one request after the other, all on one thread, so that it costs
+//! as little as it can of the cores that it shares with what is measured.
 
 use std::{
-    io::{self, BufRead, BufReader, Read, Write},
-    net::{SocketAddr, TcpStream},
+    io::{self, ErrorKind, Write},
+    net::SocketAddr,
     num::NonZeroUsize,
-    thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-use super::keys::Key;
+use mio::{Events, Interest, Poll, Token, net::TcpStream};
+
+use super::{
+    keys::Keys,
+    message,
+    message::Dialect,
+    upstream::{read_all, wait},
+};
 use crate::run::{Context, Failure, Outcome};
 
 /// No answer takes this long.
 const LIMIT: Duration = Duration::from_secs(20);
 
-const BODY: &str = r#"{"amount":1200,"currency":"EUR","to":"bench"}"#;
-
-/// One request for each key, spread over connections.
-pub(super) struct Load<'k> {
+/// Requests from so many connections, for so long.
+pub(super) struct Load<'a> {
     pub(super) target: SocketAddr,
+    pub(super) dialect: &'a Dialect,
     pub(super) connections: NonZeroUsize,
-    pub(super) keys: &'k [Key],
-    pub(super) expected: Expected,
-}
-
-/// What every answer has to be, or the measurement is void.
-#[derive(Clone, Copy, Eq, PartialEq)]
-pub(super) enum Expected {
-    /// 201 that is no replay.
-    Fresh,
-    /// 201 marked as a replay.
-    Replayed,
+    pub(super) lasting: Duration,
 }
 
 /// What one load came to.
+#[derive(Default)]
 pub(super) struct Measured {
     /// Requests answered in a second.
     pub(super) rate: f64,
+    /// The processor time that what was measured took, over all requests; nothing where it is not
+    /// told apart.
+    pub(super) processor_time: Duration,
     /// The time of each request, ascending.
     pub(super) latencies: Vec<Duration>,
 }
@@ -57,133 +57,176 @@ impl Measured {
 }
 
 impl Load<'_> {
-    pub(super) fn run(&self) -> Outcome<Measured> {
-        let share = self.keys.len().div_ceil(self.connections.get());
+    /// Sends with these keys. Every answer has to be what it should, or the measurement is void.
+    pub(super) fn run(&self, keys: &mut Keys<'_>) -> Outcome<Measured> {
+        self.send(keys).context(format!("load on {}", self.target))
+    }
+
+    fn send(&self, keys: &mut Keys<'_>) -> io::Result<Measured> {
+        let mut poll = Poll::new()?;
+        let mut connections = (0..self.connections.get())
+            .map(|at| Connection::open(self.target, &poll, at))
+            .collect::<io::Result<Vec<_>>>()?;
         let begun = now();
-        let shares = thread::scope(|scope| {
-            let workers: Vec<_> = self
-                .keys
-                .chunks(share)
-                .map(|keys| scope.spawn(move || self.send_all(keys)))
-                .collect();
-            workers.into_iter().map(|worker| worker.join()).collect::<Vec<_>>()
-        });
-        let elapsed = begun.elapsed();
-        let mut latencies = Vec::with_capacity(self.keys.len());
-        for share in shares {
-            let share = share.map_err(|_| Failure::new("a sender panicked"))?;
-            latencies.extend(share.context("load")?);
+        let ends = begun + self.lasting;
+        let mut latencies = Vec::new();
+        for connection in &mut connections {
+            connection.send(self.dialect, keys)?;
         }
-        latencies.sort_unstable();
-        let count = u32::try_from(latencies.len()).context("load")?;
-        Ok(Measured { rate: f64::from(count) / elapsed.as_secs_f64(), latencies })
-    }
-
-    fn send_all(&self, keys: &[Key]) -> io::Result<Vec<Duration>> {
-        let connection = TcpStream::connect(self.target)?;
-        connection.set_nodelay(true)?;
-        connection.set_read_timeout(Some(LIMIT))?;
-        let mut writer = connection.try_clone()?;
-        let mut reader = BufReader::new(connection);
-        let mut head = Vec::new();
-        keys.iter()
-            .map(|key| {
-                let begun = now();
-                writer.write_all(self.request(key).as_bytes())?;
-                if !read_message(&mut reader, &mut head)? {
-                    return Err(io::ErrorKind::UnexpectedEof.into());
+        let mut under_way = connections.len();
+        let mut events = Events::with_capacity(1024);
+        while under_way > 0 {
+            wait(&mut poll, &mut events, Some(LIMIT))?;
+            if events.is_empty() {
+                return Err(ErrorKind::TimedOut.into());
+            }
+            for event in &events {
+                let Some(connection) = connections.get_mut(event.token().0) else { continue };
+                let Some(latency) = connection.receive(self.dialect, keys.are_replays())? else {
+                    continue;
+                };
+                latencies.push(latency);
+                if now() < ends {
+                    connection.send(self.dialect, keys)?;
+                } else {
+                    under_way -= 1;
                 }
-                self.expected.check(&head)?;
-                Ok(begun.elapsed())
-            })
-            .collect()
-    }
-
-    fn request(&self, key: &Key) -> String {
-        let key = key.as_ref().map(|key| format!("Idempotency-Key: \"{key}\"\r\n"));
-        format!(
-            "POST /payments HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\n\
-             Content-Length: {}\r\n{}\r\n{BODY}",
-            self.target,
-            BODY.len(),
-            key.unwrap_or_default(),
-        )
+            }
+        }
+        let elapsed = begun.elapsed();
+        latencies.sort_unstable();
+        let count = u32::try_from(latencies.len()).map_err(io::Error::other)?;
+        let rate = f64::from(count) / elapsed.as_secs_f64();
+        Ok(Measured { rate, latencies, ..Measured::default() })
     }
 }
 
-impl Expected {
-    fn check(self, head: &[u8]) -> io::Result<()> {
-        let replayed = field(head, "idempotent-replayed").is_some();
-        if head.starts_with(b"HTTP/1.1 201 ") && replayed == (self == Self::Replayed) {
+/// Connections that are open and at rest, until this is dropped.
+pub(super) struct AtRest(
+    #[expect(dead_code, reason = "they are held open")] Vec<std::net::TcpStream>,
+);
+
+impl Load<'_> {
+    /// Opens the connections, sends one request on each, and leaves them open.
+    pub(super) fn one_each(&self, keys: &mut Keys<'_>) -> Outcome<AtRest> {
+        let one = |_| {
+            let mut stream = std::net::TcpStream::connect(self.target)?;
+            stream.set_read_timeout(Some(LIMIT))?;
+            let mut bytes = Vec::new();
+            self.dialect.write(&mut bytes, keys.next());
+            stream.write_all(&bytes)?;
+            bytes.clear();
+            while message::answer(&bytes, "")?.is_none() {
+                read_all(&mut stream, &mut bytes)?;
+            }
+            Ok(stream)
+        };
+        let open = (0..self.connections.get()).map(one).collect::<io::Result<_>>();
+        open.map(AtRest).context(format!("connections to {}", self.target))
+    }
+}
+
+struct Connection {
+    stream: TcpStream,
+    sent: Instant,
+    /// What was sent last, or what has come of its answer.
+    bytes: Vec<u8>,
+}
+
+impl Connection {
+    fn open(target: SocketAddr, poll: &Poll, at: usize) -> io::Result<Self> {
+        // Connecting is no part of what is measured.
+        let stream = std::net::TcpStream::connect(target)?;
+        stream.set_nodelay(true)?;
+        stream.set_nonblocking(true)?;
+        let mut stream = TcpStream::from_std(stream);
+        poll.registry().register(&mut stream, Token(at), Interest::READABLE)?;
+        Ok(Self { stream, sent: now(), bytes: Vec::with_capacity(1024) })
+    }
+
+    fn send(&mut self, dialect: &Dialect, keys: &mut Keys<'_>) -> io::Result<()> {
+        self.bytes.clear();
+        dialect.write(&mut self.bytes, keys.next());
+        self.sent = now();
+        // A request is small, and the connection has nothing else under way: it has room.
+        self.stream.write_all(&self.bytes)?;
+        self.bytes.clear();
+        Ok(())
+    }
+
+    /// How long the answer took, once it is there.
+    fn receive(&mut self, dialect: &Dialect, replayed: bool) -> io::Result<Option<Duration>> {
+        read_all(&mut self.stream, &mut self.bytes)?;
+        let mark = dialect.replay_mark;
+        let Some(answer) = message::answer(&self.bytes, mark.unwrap_or_default())? else {
+            return Ok(None);
+        };
+        let latency = self.sent.elapsed();
+        let as_marked = mark.is_none() || answer.replayed == replayed;
+        if answer.status == dialect.status && as_marked && answer.length == self.bytes.len() {
+            return Ok(Some(latency));
+        }
+        let text = String::from_utf8_lossy(&self.bytes);
+        Err(io::Error::other(format!("unexpected answer ({answer}): {text}")))
+    }
+}
+
+/// Waits until a target answers, for a bounded time.
+pub(super) fn wait_until_up(target: SocketAddr, what: &str) -> Outcome {
+    let begun = now();
+    while begun.elapsed() < LIMIT {
+        if std::net::TcpStream::connect(target).is_ok() {
             return Ok(());
         }
-        Err(io::Error::other(format!("unexpected answer: {}", String::from_utf8_lossy(head))))
+        pause(Duration::from_millis(5));
     }
+    Err(Failure::new(format!("{what} does not listen on {target}")))
 }
 
-/// Reads one message whose body has a `Content-Length` (none: no body), and leaves its head in
-/// `head`. `false` when the connection was closed before it.
-pub(super) fn read_message(reader: &mut impl BufRead, head: &mut Vec<u8>) -> io::Result<bool> {
-    head.clear();
-    while !head.ends_with(b"\r\n\r\n") {
-        if reader.read_until(b'\n', head)? == 0 {
-            let cut = io::Error::from(io::ErrorKind::UnexpectedEof);
-            return if head.is_empty() { Ok(false) } else { Err(cut) };
-        }
-    }
-    if field(head, "transfer-encoding").is_some() {
-        return Err(io::Error::other("a chunked message: this reader knows Content-Length only"));
-    }
-    let length =
-        field(head, "content-length").map_or(Ok(0), str::parse).map_err(io::Error::other)?;
-    let read = io::copy(&mut reader.take(length), &mut io::sink())?;
-    if read == length { Ok(true) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
-}
-
-fn field<'h>(head: &'h [u8], name: &str) -> Option<&'h str> {
-    head.split(|&byte| byte == b'\n').skip(1).find_map(|line| {
-        let (found, value) = str::from_utf8(line).ok()?.split_once(':')?;
-        found.eq_ignore_ascii_case(name).then_some(value.trim())
-    })
+/// Between two looks at something that others do.
+#[expect(clippy::disallowed_methods, reason = "a thread without a runtime")]
+pub(super) fn pause(time: Duration) {
+    std::thread::sleep(time);
 }
 
 #[expect(clippy::disallowed_methods, reason = "threads without a runtime measure real time")]
-fn now() -> std::time::Instant {
-    std::time::Instant::now()
+pub(super) fn now() -> Instant {
+    Instant::now()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench::upstream::Upstream;
 
-    #[test]
-    fn a_message_is_read_to_its_end_and_no_further() {
-        let mut stream: &[u8] =
-            b"HTTP/1.1 201 Created\r\nContent-length: 2\r\n\r\n{}HTTP/1.1 204 No\r\n\r\n";
-        let mut head = Vec::new();
-        assert!(read_message(&mut stream, &mut head).unwrap());
-        assert!(Expected::Fresh.check(&head).is_ok() && Expected::Replayed.check(&head).is_err());
-        assert!(read_message(&mut stream, &mut head).unwrap());
-        assert_eq!(head, b"HTTP/1.1 204 No\r\n\r\n");
-        assert!(!read_message(&mut stream, &mut head).unwrap());
+    fn load<'a>(target: &Upstream, dialect: &'a Dialect, connections: usize) -> Load<'a> {
+        let connections = NonZeroUsize::new(connections).unwrap();
+        Load { target: target.address(), dialect, connections, lasting: Duration::from_millis(50) }
     }
 
     #[test]
-    fn what_cannot_be_measured_is_an_error() {
-        let cut_or_chunked: [&[u8]; 3] = [
-            b"HTTP/1.1 201 Created\r\nContent-Le",
-            b"HTTP/1.1 201 Created\r\nContent-Length: 3\r\n\r\n{}",
-            b"HTTP/1.1 201 Created\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-        ];
-        for mut stream in cut_or_chunked {
-            assert!(read_message(&mut stream, &mut Vec::new()).is_err());
-        }
+    fn every_answer_is_counted_once() {
+        let (upstream, dialect) = (Upstream::start().unwrap(), Dialect::default());
+        let mut made = Vec::new();
+        let measured = load(&upstream, &dialect, 8).run(&mut Keys::Fresh(&mut made)).unwrap();
+        assert_eq!(measured.latencies.len(), made.len());
+        assert!(made.len() >= 8, "each connection sent one at least");
+    }
+
+    #[test]
+    fn an_answer_that_is_none_of_the_expected_voids_the_measurement() {
+        let (upstream, dialect) = (Upstream::start().unwrap(), Dialect::default());
+        let known = ["0198c2f4-9a1e-7c55-9d0b-3f6a52e1b7aa".to_owned()];
+        let replays = load(&upstream, &dialect, 1).run(&mut Keys::again(&known));
+        assert!(replays.is_err_and(|error| error.to_string().contains("unexpected answer")));
+        let dialect = Dialect { status: 200, ..dialect };
+        assert!(load(&upstream, &dialect, 1).run(&mut Keys::None).is_err());
     }
 
     #[test]
     fn a_quantile_is_one_of_the_measured_times() {
         let latencies = (1..=100).map(Duration::from_millis).collect();
-        let measured = Measured { rate: 1.0, latencies };
+        let measured = Measured { rate: 1.0, latencies, ..Measured::default() };
         assert_eq!(measured.quantile(0.99), Duration::from_millis(99));
         assert_eq!(measured.quantile(1.0), Duration::from_millis(100));
     }

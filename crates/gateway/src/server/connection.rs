@@ -89,7 +89,9 @@ impl Connection {
                 extensions.insert(place.clone());
             }
             let (request, answered) = Inbound::wrap(request, stalled);
-            let answering = service(request);
+            // Boxed: hyper keeps room for this future in each connection, also while it is idle, and
+            // moves it several times.
+            let answering = Box::pin(service(request));
             async move {
                 let answer = answering.await;
                 answered.say();

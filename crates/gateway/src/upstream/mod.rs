@@ -220,7 +220,9 @@ impl Upstream {
                 done => return done.map_err(Failed::into_error),
             }
         }
-        let fresh = self.connect(reuse).await?;
+        // Boxed, as all that is rare: hyper moves the future of a request, which all of it is part of,
+        // several times before it is polled.
+        let fresh = Box::pin(self.connect(reuse)).await?;
         self.attempt(fresh, request, sent).await.map_err(Failed::into_error)
     }
 
@@ -315,7 +317,8 @@ impl Upstream {
             Taken::Http2(slot) => {
                 let scheme = self.origin.scheme();
                 let request = request::as_http_2(request, scheme, self.authority());
-                self.send_http_2(slot, request.map_err(Failed::NeverSent)?, sent).await
+                let request = request.map_err(Failed::NeverSent)?;
+                Box::pin(self.send_http_2(slot, request, sent)).await
             }
         }
     }

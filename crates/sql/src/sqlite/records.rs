@@ -31,8 +31,7 @@ pub(super) fn claim(tx: &Tx<'_>, claim: &NewClaim) -> Result<Claimed, Failure> {
     // The number is not known before it is inserted, and nothing else depends on it.
     let mut record = Record::new(claim, ClaimNumber(0), tx.epoch, tx.now);
     let values = params_from_iter(writes::new_record(&record, policy));
-    let number = tx.insert(sql::ADD_RECORD, values, |row| row.get(0))?;
-    if let Some(number) = number {
+    if let Some(number) = tx.insert_row(sql::ADD_RECORD, values)? {
         record.claim = ClaimNumber(number);
         return Ok(Claimed::Ours(Box::new(record)));
     }

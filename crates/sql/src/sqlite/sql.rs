@@ -29,6 +29,19 @@ macro_rules! record_tables {
     };
 }
 
+/// A new record, unless its id is known.
+macro_rules! add_record {
+    ($tail:literal) => {
+        concat!(
+            "INSERT INTO hapax_record (id, attempt, owner, state, fingerprint, policy, ",
+            "lease_end, clean, first_admitted, progress, resend_before, secret_version, created) ",
+            "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13) ",
+            "ON CONFLICT (id) DO NOTHING",
+            $tail
+        )
+    };
+}
+
 macro_rules! statements {
     ($($(#[$doc:meta])* $name:ident = $text:expr;)+) => {
         $($(#[$doc])* pub(super) const $name: &str = $text;)+
@@ -102,11 +115,11 @@ statements! {
         "INSERT INTO hapax_secret (version, fingerprint) VALUES (?1, ?2) ON CONFLICT DO NOTHING";
 
     /// The claim: the unique id arbitrates, nothing is read before.
-    ADD_RECORD =
-        "INSERT INTO hapax_record (id, attempt, owner, state, fingerprint, policy, lease_end, \
-         clean, first_admitted, progress, resend_before, secret_version, created) \
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13) \
-         ON CONFLICT (id) DO NOTHING RETURNING claim";
+    ADD_RECORD = add_record!("");
+    /// The same where the driver does not tell the number of the row; SQLite then keeps a copy of
+    /// each page that the statement changes.
+    #[cfg_attr(not(feature = "sqlx"), allow(dead_code))]
+    ADD_RECORD_RETURNING = add_record!(" RETURNING claim");
     /// The condition repeats what was read (`protocol.md` 3).
     MOVE_RECORD =
         "UPDATE hapax_record SET attempt = ?9, owner = ?10, state = ?11, fingerprint = ?12, \

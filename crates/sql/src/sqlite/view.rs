@@ -117,6 +117,16 @@ impl<'c> Tx<'c> {
         done
     }
 
+    /// Inserts a row, if the statement's conflict rule lets it; answers with its number.
+    pub(super) fn insert_row(
+        &self,
+        sql: &str,
+        params: impl Params,
+    ) -> Result<Option<i64>, Failure> {
+        let inserted = self.execute(sql, params)? > 0;
+        Ok(inserted.then(|| self.view.conn.last_insert_rowid()))
+    }
+
     /// Inserts a row, if the statement's conflict rule lets it; answers with what it returns.
     pub(super) fn insert<T>(
         &self,

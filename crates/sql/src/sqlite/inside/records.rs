@@ -134,7 +134,8 @@ impl OpenTransaction {
         let (epoch, policy) = self.epoch_and_policy(&claim.policy).await?;
         let mut record = Record::new(claim, ClaimNumber(0), epoch, self.now());
         let values = writes::new_record(&record, policy);
-        let number = self.first(sql::ADD_RECORD, values, |row| rows::number(row, 0)).await?;
+        let number =
+            self.first(sql::ADD_RECORD_RETURNING, values, |row| rows::number(row, 0)).await?;
         if let Some(number) = number {
             record.claim = ClaimNumber(number);
             return Ok(Claimed::Ours(Box::new(record)));
