@@ -11,7 +11,8 @@ use crate::{
     test::{build, tests},
 };
 
-/// Run the demo's storm at large counts and the races many times; write docs/proof/*.json.
+/// Run the model with its larger bounds, the demo's storm at large counts and the races many times;
+/// write docs/proof/*.json.
 ///
 /// A file says what ran, with which seed and counts, and what came of it, failures included.
 #[derive(Args)]
@@ -28,6 +29,9 @@ pub(crate) struct Soak {
     /// The seed of the first storm.
     #[arg(long, default_value = "1")]
     seed: u64,
+    /// Only the model of the protocol, with its larger bounds.
+    #[arg(long)]
+    model: bool,
 }
 
 /// Tests that are worth more the more often they run.
@@ -61,6 +65,22 @@ const RACES: [Race; 3] = [
 
 impl Soak {
     pub(crate) fn run(self) -> Outcome {
+        let model = model()?;
+        let mut failed = Vec::new();
+        if !write("model", model)? {
+            failed.push("model");
+        }
+        if !self.model {
+            failed.extend(self.runs()?);
+        }
+        if failed.is_empty() {
+            return Ok(());
+        }
+        Err(Failure::new(format!("failed: {}", failed.join(", "))))
+    }
+
+    /// The storms and the races; tells which failed.
+    fn runs(&self) -> Outcome<Vec<&'static str>> {
         run(cargo().args(["build", "--release", "--locked", "-p", "hapax-cli"]))?;
         build()?;
         let mut failed = Vec::new();
@@ -74,10 +94,7 @@ impl Soak {
                 failed.push(race.name);
             }
         }
-        if failed.is_empty() {
-            return Ok(());
-        }
-        Err(Failure::new(format!("failed: {}", failed.join(", "))))
+        Ok(failed)
     }
 
     fn storms(&self) -> Outcome<Value> {
@@ -127,6 +144,23 @@ impl Soak {
             "outcome": outcome_of(outcome),
         })
     }
+}
+
+/// Every order of events in the larger configurations, and every mutation.
+fn model() -> Outcome<Value> {
+    run(cargo().args(["build", "--release", "--locked", "-p", "hapax-model"]))?;
+    let folder = tempfile::tempdir().context("folder for the result")?;
+    let result = folder.path().join("model.json");
+    let mut model = Command::new(release("hapax-model")?);
+    model.args(["--larger", "--json"]).arg(&result);
+    let outcome = outcome_of(run(&mut model));
+    let result =
+        fs::read(&result).ok().and_then(|text| serde_json::from_slice::<Value>(&text).ok());
+    Ok(json!({
+        "what": "hapax-model --larger",
+        "outcome": outcome,
+        "result": result.unwrap_or(Value::Null),
+    }))
 }
 
 /// Writes a proof, and tells whether it is one.
