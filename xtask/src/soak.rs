@@ -7,12 +7,13 @@ use serde_json::{Value, json};
 
 use crate::{
     proof,
-    run::{Context, Failure, Outcome, build_release, release, run},
+    run::{Context, Failure, Outcome, build_release, cargo, release, run},
     test::{build, tests},
 };
 
-/// Run the demo's storm at large counts, the races many times, and the store with every call of many
-/// failing; write docs/proof/*.json.
+/// Run the model with its larger bounds, the demo's storm at large counts, the races many times, the
+/// store with every call of many failing, and gateways that are killed again and again; write
+/// docs/proof/*.json.
 ///
 /// A file says what ran, with which seed and counts, and what came of it, failures included.
 #[derive(Args)]
@@ -32,10 +33,20 @@ pub(crate) struct Soak {
     /// Kills in front of each kind of service.
     #[arg(long, default_value = "23")]
     kills: NonZeroU32,
-    /// Only the proof of this name, such as kill-loop.
-    #[arg(long)]
+    /// Only the proof of this name.
+    #[arg(long, value_parser = PROOFS)]
     only: Option<String>,
 }
+
+const PROOFS: [&str; 7] = [
+    "model",
+    "demo-storm",
+    "copies-through-two-gateways",
+    "conformance-sqlite",
+    "conformance-memory",
+    "store-faults",
+    "kill-loop",
+];
 
 /// Tests that are worth more the more often they run.
 struct Race {
@@ -70,6 +81,9 @@ impl Soak {
     pub(crate) fn run(self) -> Outcome {
         build()?;
         let mut failed = Vec::new();
+        if self.is_wanted("model") && !write("model", model()?)? {
+            failed.push("model");
+        }
         if self.is_wanted("demo-storm") && !write("demo-storm", self.storms()?)? {
             failed.push("demo-storm");
         }
@@ -211,6 +225,23 @@ fn faults_of(lines: impl Iterator<Item = Value>) -> Value {
         }
     }
     kinds.into()
+}
+
+/// Every order of events in the larger configurations, and every mutation.
+fn model() -> Outcome<Value> {
+    run(cargo().args(["build", "--release", "--locked", "-p", "hapax-model"]))?;
+    let folder = tempfile::tempdir().context("folder for the result")?;
+    let result = folder.path().join("model.json");
+    let mut model = Command::new(release("hapax-model")?);
+    model.args(["--larger", "--json"]).arg(&result);
+    let outcome = outcome_of(run(&mut model));
+    let result =
+        fs::read(&result).ok().and_then(|text| serde_json::from_slice::<Value>(&text).ok());
+    Ok(json!({
+        "what": "hapax-model --larger",
+        "outcome": outcome,
+        "result": result.unwrap_or(Value::Null),
+    }))
 }
 
 /// Writes a proof, and tells whether it is one.
