@@ -14,7 +14,7 @@ use axum::{
     routing::post,
 };
 use hapax::{Execution, Hapax, Tx, sqlx};
-use hapax_e2e::fresh_key;
+use hapax_testkit::fresh_key;
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions};
 use tower::ServiceExt;
 

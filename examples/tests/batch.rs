@@ -5,7 +5,7 @@ mod kit;
 
 use std::path::Path;
 
-use hapax_e2e::{Answer, Pending, Request, eventually, until};
+use hapax_testkit::{Answer, Pending, Request, eventually, until};
 use kit::{Database, ENDS, Program, SHORT_LEASE};
 use serde_json::{Value, json};
 

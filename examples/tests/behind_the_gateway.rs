@@ -6,7 +6,7 @@ mod kit;
 
 use std::path::Path;
 
-use hapax_e2e::{Gateway, Request, Serve, fresh_key};
+use hapax_testkit::{Gateway, Request, Serve, fresh_key};
 use kit::{Database, Program, Service};
 use tempfile::TempDir;
 

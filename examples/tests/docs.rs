@@ -3,7 +3,7 @@
 
 mod kit;
 
-use hapax_e2e::{Request, fresh_key};
+use hapax_testkit::{Request, fresh_key};
 use kit::{Database, Program};
 
 const LIBRARY: &str = include_str!("../../docs/library.md");

@@ -3,7 +3,7 @@
 
 mod kit;
 
-use hapax_e2e::{eventually, until};
+use hapax_testkit::{eventually, until};
 use kit::{Database, ENDS, Program, SHORT_LEASE};
 use tempfile::TempDir;
 

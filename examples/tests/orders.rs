@@ -5,7 +5,7 @@ mod kit;
 
 use std::path::Path;
 
-use hapax_e2e::{Answer, Pending, Request, eventually, fresh_key};
+use hapax_testkit::{Answer, Pending, Request, eventually, fresh_key};
 use kit::{Database, ENDS, Program, Service};
 use tempfile::TempDir;
 

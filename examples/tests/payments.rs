@@ -5,7 +5,7 @@ mod kit;
 
 use std::{collections::BTreeSet, fs, path::Path};
 
-use hapax_e2e::{Answer, Pending, Request, fresh_key, until};
+use hapax_testkit::{Answer, Pending, Request, fresh_key, until};
 use kit::{Database, ENDS, Program, SHORT_LEASE, Service, together};
 use serde_json::Value;
 use tempfile::TempDir;

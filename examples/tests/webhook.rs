@@ -5,7 +5,7 @@ mod kit;
 
 use std::path::Path;
 
-use hapax_e2e::{Pending, Request, until};
+use hapax_testkit::{Pending, Request, until};
 use hmac::{Hmac, KeyInit, Mac};
 use kit::{Database, ENDS, Program};
 use sha2::Sha256;

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod clients;
 mod proof;
 mod run;
 mod setup;

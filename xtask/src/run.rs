@@ -81,6 +81,17 @@ pub(crate) fn target() -> io::Result<PathBuf> {
     target.ok_or_else(|| io::Error::other("xtask does not lie in a target folder"))
 }
 
+/// Builds the optimized binary, and makes sure that no test can kill it at a point.
+pub(crate) fn build_release(more: &[&str]) -> Outcome {
+    let build = ["build", "--release", "--locked", "-p", "hapax-cli"];
+    run(cargo().args(build).args(more))?;
+    let version = line_of(Command::new(release("hapax")?).arg("--version"));
+    match version {
+        Some(version) if !version.contains("failpoints") => Ok(()),
+        version => Err(Failure(format!("the release binary has failpoints: {version:?}"))),
+    }
+}
+
 /// The path of an optimized binary of this repository.
 pub(crate) fn release(binary: &str) -> Outcome<PathBuf> {
     Ok(target().context("target folder")?.join("release").join(binary))

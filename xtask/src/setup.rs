@@ -4,11 +4,15 @@ use std::{fs, os::unix::fs::MetadataExt, path::Path, process::Command};
 
 use clap::Args;
 
-use crate::run::{Failure, Outcome, answers, run};
+use crate::{
+    clients,
+    run::{Failure, Outcome, answers, run},
+};
 
 /// Install what the tests need, on Debian as root; elsewhere say what is missing.
 ///
-/// That is a C compiler, and the proxies that the tests put in front of the gateway.
+/// That is a C compiler, the proxies and clients that the tests put in front of the gateway, and what
+/// makes disks fail and clocks jump under it. What comes from PyPI and npm goes to `target/clients`.
 #[derive(Args)]
 pub(crate) struct Setup {
     /// Go on when something is missing and cannot be installed here.
@@ -18,8 +22,8 @@ pub(crate) struct Setup {
 
 struct Tool {
     program: &'static str,
-    /// What has it tell its version.
-    version: &'static str,
+    /// What has it show that it works.
+    check: &'static [&'static str],
     package: &'static str,
     needed_for: &'static str,
 }
@@ -28,21 +32,82 @@ struct Tool {
 const TOOLS: &[Tool] = &[
     Tool {
         program: "cc",
-        version: "--version",
+        check: &["--version"],
         package: "build-essential",
         needed_for: "SQLite, which is compiled in",
     },
     Tool {
         program: "nginx",
-        version: "-v",
+        check: &["-v"],
         package: "nginx-light",
         needed_for: "tests with nginx in front of the gateway",
     },
     Tool {
         program: "haproxy",
-        version: "-v",
+        check: &["-v"],
         package: "haproxy",
         needed_for: "tests with haproxy in front of the gateway",
+    },
+    Tool {
+        program: "curl",
+        check: &["--version"],
+        package: "curl",
+        needed_for: "tests with curl as the client",
+    },
+    Tool {
+        program: "python3",
+        // Debian has the parts of a virtual environment in a package of their own.
+        check: &["-c", "import ensurepip, venv"],
+        package: "python3-venv",
+        needed_for: "tests with clients in Python",
+    },
+    Tool {
+        program: "node",
+        check: &["--version"],
+        package: "nodejs",
+        needed_for: "tests with clients in JavaScript",
+    },
+    Tool {
+        program: "npm",
+        check: &["--version"],
+        package: "npm",
+        needed_for: "tests with Stripe's SDK for Node",
+    },
+    Tool {
+        program: "chromium",
+        check: &["--version"],
+        package: "chromium",
+        needed_for: "tests with a browser",
+    },
+    Tool {
+        program: "strace",
+        check: &["-V"],
+        package: "strace",
+        needed_for: "tests with disks that fail or hang",
+    },
+    Tool {
+        program: "mkfs.ext4",
+        check: &["-V"],
+        package: "e2fsprogs",
+        needed_for: "tests with file systems that break down",
+    },
+    Tool {
+        program: "mount",
+        check: &["-V"],
+        package: "mount",
+        needed_for: "tests with file systems that are full",
+    },
+    Tool {
+        program: "prlimit",
+        check: &["-V"],
+        package: "util-linux",
+        needed_for: "tests with limits on a running gateway",
+    },
+    Tool {
+        program: "faketime",
+        check: &["--version"],
+        package: "faketime",
+        needed_for: "tests in which the clock of a gateway jumps",
     },
 ];
 
@@ -55,11 +120,19 @@ impl Setup {
     }
 }
 
-/// Installs what is missing, where that can be done; returns the programs that still are.
+/// Installs what is missing, where that can be done; returns what still is.
 pub(crate) fn install_missing() -> Outcome<Vec<&'static str>> {
+    let mut missing = install_missing_tools()?;
+    missing.extend(clients::install_missing()?);
+    if missing.is_empty() {
+        eprintln!("setup: all is there");
+    }
+    Ok(missing)
+}
+
+fn install_missing_tools() -> Outcome<Vec<&'static str>> {
     let missing = missing();
     if missing.is_empty() {
-        eprintln!("setup: nothing to install");
         return Ok(Vec::new());
     }
     for tool in &missing {
@@ -81,7 +154,7 @@ pub(crate) fn lacks(missing: &[&str]) -> Failure {
 }
 
 fn missing() -> Vec<&'static Tool> {
-    TOOLS.iter().filter(|tool| !answers(Command::new(tool.program).arg(tool.version))).collect()
+    TOOLS.iter().filter(|tool| !answers(Command::new(tool.program).args(tool.check))).collect()
 }
 
 fn install(packages: &[&str]) -> Outcome {

@@ -7,11 +7,13 @@ use serde_json::{Value, json};
 
 use crate::{
     proof,
-    run::{Context, Failure, Outcome, cargo, release, run},
+    run::{Context, Failure, Outcome, build_release, cargo, release, run},
     test::{build, tests},
 };
 
-/// Run the demo's storm at large counts and the races many times; write docs/proof/*.json.
+/// Run the model with its larger bounds, the demo's storm at large counts, the races many times, the
+/// store with every call of many failing, and gateways that are killed again and again; write
+/// docs/proof/*.json.
 ///
 /// A file says what ran, with which seed and counts, and what came of it, failures included.
 #[derive(Args)]
@@ -28,7 +30,23 @@ pub(crate) struct Soak {
     /// The seed of the first storm.
     #[arg(long, default_value = "1")]
     seed: u64,
+    /// Kills in front of each kind of service.
+    #[arg(long, default_value = "23")]
+    kills: NonZeroU32,
+    /// Only the proof of this name.
+    #[arg(long, value_parser = PROOFS)]
+    only: Option<String>,
 }
+
+const PROOFS: [&str; 7] = [
+    "model",
+    "demo-storm",
+    "copies-through-two-gateways",
+    "conformance-sqlite",
+    "conformance-memory",
+    "store-faults",
+    "kill-loop",
+];
 
 /// Tests that are worth more the more often they run.
 struct Race {
@@ -61,18 +79,24 @@ const RACES: [Race; 3] = [
 
 impl Soak {
     pub(crate) fn run(self) -> Outcome {
-        run(cargo().args(["build", "--release", "--locked", "-p", "hapax-cli"]))?;
         build()?;
         let mut failed = Vec::new();
-        let storms = self.storms()?;
-        if !write("demo-storm", storms)? {
+        if self.is_wanted("model") && !write("model", model()?)? {
+            failed.push("model");
+        }
+        if self.is_wanted("demo-storm") && !write("demo-storm", self.storms()?)? {
             failed.push("demo-storm");
         }
-        for race in &RACES {
-            let raced = self.race(race);
-            if !write(race.name, raced)? {
+        for race in RACES.iter().filter(|race| self.is_wanted(race.name)) {
+            if !write(race.name, self.race(race))? {
                 failed.push(race.name);
             }
+        }
+        if self.is_wanted("store-faults") && !write("store-faults", self.store_faults()?)? {
+            failed.push("store-faults");
+        }
+        if self.is_wanted("kill-loop") && !write("kill-loop", self.kill_loop()?)? {
+            failed.push("kill-loop");
         }
         if failed.is_empty() {
             return Ok(());
@@ -80,7 +104,38 @@ impl Soak {
         Err(Failure::new(format!("failed: {}", failed.join(", "))))
     }
 
+    fn is_wanted(&self, proof: &str) -> bool {
+        self.only.as_deref().is_none_or(|only| only == proof)
+    }
+
+    /// Each kind of service is a test, which leaves a report.
+    fn kill_loop(&self) -> Outcome<Value> {
+        let folder = tempfile::tempdir().context("folder for reports")?;
+        let mut tests = tests();
+        tests.args(["-p", "hapax-e2e", "--test", "kills", "loops::"]);
+        tests.env("HAPAX_KILLS", self.kills.to_string());
+        tests.env("HAPAX_KILLS_SEED", self.seed.to_string());
+        tests.env("HAPAX_KILLS_REPORTS", folder.path());
+        let outcome = outcome_of(run(&mut tests));
+        let mut reports = fs::read_dir(folder.path())
+            .and_then(|files| {
+                files.map(|file| fs::read(file?.path())).collect::<Result<Vec<_>, _>>()
+            })
+            .context("reports")?
+            .iter()
+            .map(|report| serde_json::from_slice::<Value>(report))
+            .collect::<Result<Vec<_>, _>>()
+            .context("reports")?;
+        reports.sort_by_key(|report| report["downstream"].to_string());
+        Ok(json!({
+            "what": format!("hapax-e2e kills loops, {} kills in front of each", self.kills),
+            "outcome": outcome,
+            "runs": reports,
+        }))
+    }
+
     fn storms(&self) -> Outcome<Value> {
+        build_release(&[])?;
         let folder = tempfile::tempdir().context("folder for reports")?;
         let mut storms = Vec::new();
         for nth in 0..self.storms.get() {
@@ -109,6 +164,30 @@ impl Soak {
         }))
     }
 
+    /// Every single call of the store on its files fails once: each round goes on with the next.
+    fn store_faults(&self) -> Outcome<Value> {
+        let folder = tempfile::tempdir().context("folder for reports")?;
+        let report = folder.path().join("report");
+        let (mut passed, mut outcome) = (0, Ok(()));
+        while passed < self.rounds.get() && outcome.is_ok() {
+            eprintln!("==> store-faults: round {} of {}", passed + 1, self.rounds);
+            let mut command = tests();
+            command.args(["-p", "hapax-e2e", "--test", "promises", "disk::nth"]);
+            command.env("HAPAX_SOAK_ROUND", passed.to_string());
+            outcome = run(command.env("HAPAX_SOAK_REPORT", &report));
+            passed += u32::from(outcome.is_ok());
+        }
+        let lines = fs::read_to_string(&report).unwrap_or_default();
+        let lines = lines.lines().filter_map(|line| serde_json::from_str(line).ok());
+        Ok(json!({
+            "what": "hapax-e2e promises disk::nth, with the next calls in each round",
+            "rounds": self.rounds,
+            "rounds_passed": passed,
+            "faults": faults_of(lines),
+            "outcome": outcome_of(outcome),
+        }))
+    }
+
     /// Every round is a run of its own, in new processes; the first that fails is the last.
     fn race(&self, race: &Race) -> Value {
         let (mut passed, mut outcome) = (0, Ok(()));
@@ -127,6 +206,42 @@ impl Soak {
             "outcome": outcome_of(outcome),
         })
     }
+}
+
+/// What became of the requests around the faults of each kind: those that were told to be stored,
+/// that nothing was executed, and that the outcome is not known.
+fn faults_of(lines: impl Iterator<Item = Value>) -> Value {
+    let mut kinds = serde_json::Map::new();
+    for line in lines {
+        let what = line["what"].as_str().unwrap_or_default();
+        let kind = kinds.entry(what).or_insert_with(
+            || json!({"faults": 0, "highest": 0, "stored": 0, "refused": 0, "unknown": 0}),
+        );
+        let number = |of: &Value| of.as_u64().unwrap_or_default();
+        kind["faults"] = json!(number(&kind["faults"]) + 1);
+        kind["highest"] = json!(number(&kind["highest"]).max(number(&line["at"])));
+        for told in ["stored", "refused", "unknown"] {
+            kind[told] = json!(number(&kind[told]) + number(&line[told]));
+        }
+    }
+    kinds.into()
+}
+
+/// Every order of events in the larger configurations, and every mutation.
+fn model() -> Outcome<Value> {
+    run(cargo().args(["build", "--release", "--locked", "-p", "hapax-model"]))?;
+    let folder = tempfile::tempdir().context("folder for the result")?;
+    let result = folder.path().join("model.json");
+    let mut model = Command::new(release("hapax-model")?);
+    model.args(["--larger", "--json"]).arg(&result);
+    let outcome = outcome_of(run(&mut model));
+    let result =
+        fs::read(&result).ok().and_then(|text| serde_json::from_slice::<Value>(&text).ok());
+    Ok(json!({
+        "what": "hapax-model --larger",
+        "outcome": outcome,
+        "result": result.unwrap_or(Value::Null),
+    }))
 }
 
 /// Writes a proof, and tells whether it is one.

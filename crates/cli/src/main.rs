@@ -17,10 +17,17 @@ use tracing_subscriber::{EnvFilter, filter::LevelFilter};
 
 use crate::failure::Failure;
 
+/// One that tests can kill at a point says so.
+const VERSION: &str = if hapax::failpoints::COMPILED {
+    concat!(env!("CARGO_PKG_VERSION"), " with failpoints, for tests alone")
+} else {
+    env!("CARGO_PKG_VERSION")
+};
+
 /// A gateway in front of your services. Retry any API call: it takes effect once, or tells you that
 /// it does not know.
 #[derive(Debug, Parser)]
-#[command(name = "hapax", version, max_term_width = 100)]
+#[command(name = "hapax", version = VERSION, max_term_width = 100)]
 struct Hapax {
     #[command(subcommand)]
     command: Command,

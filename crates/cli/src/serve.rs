@@ -20,7 +20,7 @@ use hapax_gateway::{
 use hapax_sql::{SqliteConfig, SqliteStore};
 use metrics::counter;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use tokio::{
     net::TcpListener,
     signal::unix::{Signal, SignalKind, signal},
@@ -233,7 +233,9 @@ pub(crate) async fn run(args: Serve) -> Result<ExitCode, Failure> {
     }
     stop_operator.cancel();
     let _ = operating.await;
-    store.close().await;
+    if timeout(options.store_timeout.saturating_mul(2), store.close()).await.is_err() {
+        warn!("the store's disk does not answer; what is in its log is read at the next start");
+    }
     info!("stopped");
     Ok(ExitCode::SUCCESS)
 }

@@ -1,6 +1,6 @@
 //! What a service's answer amounts to (`protocol.md` 8 to 11).
 
-use crate::{OutcomeClass, Progress};
+use crate::{OutcomeClass, Progress, Retention, Settlement, StoredResponse};
 
 mod outcome;
 
@@ -73,7 +73,7 @@ pub fn says_not_applied(status: u16) -> bool {
 }
 
 /// What an answer amounts to.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Classified {
     /// Final: store it and replay it.
     Outcome(OutcomeClass),
@@ -122,6 +122,48 @@ pub fn classify(answer: AnswerFacts) -> Classified {
         ByAnswer::NotApplied => Classified::NotApplied,
         ByAnswer::Terminal => Classified::Outcome(OutcomeClass::FailedTerminal),
         ByAnswer::Uncertain => uncertain,
+    }
+}
+
+/// Classifies an attempt that was not answered: whether something of it `may_have_left`, and whether
+/// every admitted earlier attempt is proven not applied.
+///
+/// That it was never sent says nothing about earlier attempts.
+pub const fn classify_unanswered(may_have_left: bool, clean: bool) -> Classified {
+    if clean && !may_have_left {
+        Classified::NotApplied
+    } else {
+        Classified::Uncertain { show: false }
+    }
+}
+
+impl Classified {
+    /// What is stored of it. `said` is whether the service spoke for the effect id: its word is
+    /// about every attempt, a refusal about its own alone.
+    pub fn settlement(
+        self,
+        status: u16,
+        said: bool,
+        response: Option<StoredResponse>,
+        retention: Retention,
+    ) -> Settlement {
+        match self {
+            Self::Outcome(class) => Settlement::Outcome { class, status, response, retention },
+            Self::NotApplied => Settlement::NotApplied { every_attempt: said, retention },
+            Self::Uncertain { .. } => {
+                Settlement::Unknown { observed: response.filter(|_| self.stores_answer()) }
+            }
+        }
+    }
+
+    /// Whether the answer itself is stored with it.
+    pub const fn stores_answer(self) -> bool {
+        matches!(self, Self::Outcome(_) | Self::Uncertain { show: true })
+    }
+
+    /// Whether this is final only of a record that is clean.
+    pub const fn is_refusal(self) -> bool {
+        matches!(self, Self::NotApplied | Self::Outcome(OutcomeClass::FailedTerminal))
     }
 }
 

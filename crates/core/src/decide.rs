@@ -135,6 +135,19 @@ impl Decision {
     pub const fn needs_authority(self) -> bool {
         !matches!(self, Self::Replay | Self::NotKept | Self::InFlight | Self::Hold | Self::Probe)
     }
+
+    /// What a copy gets that waited and has only read: it never executes in turn, and nothing final
+    /// is said from a read that may be stale (`protocol.md` 21).
+    #[must_use]
+    pub const fn without_authority(self) -> Self {
+        match self {
+            Self::Probe | Self::Advance(AdvanceReason::Resend { .. } | AdvanceReason::Resume) => {
+                Self::Hold
+            }
+            decided if decided.needs_authority() => Self::InFlight,
+            decided => decided,
+        }
+    }
 }
 
 /// Decides what an attempt gets for an existing record. Every door, every store and every path

@@ -14,7 +14,7 @@ pub enum EndingKind {
 }
 
 /// The one row that ends an attempt.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Ending {
     /// How it ended.
     pub kind: EndingKind,
@@ -42,7 +42,7 @@ pub enum EndedBy {
 }
 
 /// How long an ending is remembered, on the store's clock.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Until {
     /// From here on the outcome is not replayed: the record is a tombstone.
     pub outcome: StoreTime,

@@ -36,7 +36,7 @@ mod verdict;
 
 pub use classify::{
     AnswerFacts, Classified, OutcomeRule, OutcomeRules, Said, Told, classify, classify_steps,
-    classify_transaction, says_not_applied,
+    classify_transaction, classify_unanswered, says_not_applied,
 };
 pub use decide::{Comparison, Decision, DecisionRules, decide};
 pub use ending::{EndedBy, Ending, EndingKind, Until};
@@ -71,5 +71,6 @@ pub use step::{BeginStep, Progress, Step, StepData, StepEnd, StepName, StepNameE
 pub use time::StoreTime;
 pub use unprotected::{Concluded, RunEnd, Unprotected};
 pub use verdict::{
-    AppliedOutcome, Evidence, Judgement, Ruling, Statement, Verdict, class_of_status, next_probe,
+    AppliedOutcome, Closer, Evidence, Judgement, Ruling, Statement, Verdict, class_of_status,
+    next_probe,
 };

@@ -144,7 +144,7 @@ pub enum StoreDown {
 }
 
 /// How long an ending is remembered, both from the settle.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Retention {
     /// How long the outcome is replayed.
     pub outcome: Duration,

@@ -7,7 +7,7 @@ use crate::{
 };
 
 /// Proof that the effect of an attempt exists.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Proof {
     /// A random token of this proof alone: it owns the attempt that the proof makes, and by it the
     /// proof is recognised when it is issued again.

@@ -34,7 +34,7 @@ pub enum OwnState {
 }
 
 /// The durable row for (scope, operation, key).
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Record {
     /// The unique identity.
     pub id: RecordId,
@@ -67,7 +67,7 @@ pub struct Record {
 }
 
 /// A record as a store found it, with the store's time of the reading.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Found {
     /// The record.
     pub record: Record,
@@ -78,7 +78,7 @@ pub struct Found {
 }
 
 /// A first claim of a record.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct NewClaim {
     /// The record's identity.
     pub id: RecordId,
@@ -121,7 +121,7 @@ pub struct Ownership {
 }
 
 /// All that was read of a record before a takeover; its condition repeats it (`protocol.md` 3).
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Seen {
     attempt: Attempt,
     owner: Owner,
@@ -132,7 +132,7 @@ pub struct Seen {
 }
 
 /// Why a later attempt may begin.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum AdvanceReason {
     /// Claimed, never admitted, and its lease is over.
     LeaseOver,
@@ -148,7 +148,7 @@ pub enum AdvanceReason {
 }
 
 /// The move of a record to its next attempt.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Advance {
     /// What was read.
     pub seen: Seen,
@@ -159,7 +159,7 @@ pub struct Advance {
 }
 
 /// What an attempt came to, as its owner says it.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum Settlement {
     /// Final; replayed from now on.
     Outcome {
@@ -373,7 +373,8 @@ impl Record {
     /// The record admitted by its owner. Issued again, it changes nothing.
     ///
     /// `resend_before` is the end of the permission that a resend was claimed under: it is checked
-    /// again here, when it is used (`protocol.md` 13).
+    /// again here, when it is used (`protocol.md` 13), and also when this is issued again after a
+    /// lost answer.
     ///
     /// # Errors
     /// [`WriteRefused`] when it is not the owner's any more, not claimed, the permission is over,
@@ -386,15 +387,18 @@ impl Record {
         now: StoreTime,
     ) -> Result<Self, WriteRefused> {
         self.owned(by)?;
+        let permitted = self.is_accounted() || resend_before.is_some_and(|before| now < before);
         if self.own_state == OwnState::Executing {
-            return Ok(self.clone());
+            // Its owner did not know, so nothing was sent: the permission is used only now.
+            let used = permitted || self.progress != Progress::Whole;
+            return if used { Ok(self.clone()) } else { Err(WriteRefused::ResendOver) };
         }
         self.state(now).on(Event::Admit)?;
         if let Progress::InDoubt { .. } = self.progress {
             // By that step alone: it checks the step's own permission.
             return Err(WriteRefused::StepInDoubt);
         }
-        if !self.is_accounted() && resend_before.is_none_or(|before| before <= now) {
+        if !permitted {
             return Err(WriteRefused::ResendOver);
         }
         Ok(Self {

@@ -6,7 +6,7 @@ use thiserror::Error;
 /// What a retry is answered with: the status, the headers that may be replayed, the body's bytes.
 ///
 /// Headers are a raw multimap: repeats, order and bytes are kept, nothing is folded or parsed.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 pub struct StoredResponse {
     /// The HTTP status code.
     pub status: u16,

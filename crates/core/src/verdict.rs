@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// What evidence amounts to.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum Verdict {
     /// The effect exists, and this is what it came to.
     Applied(AppliedOutcome),
@@ -23,8 +23,33 @@ pub enum Verdict {
     Unknown,
 }
 
+/// What makes "not there" final, where something does (`protocol.md` 12).
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Closer {
+    /// Nothing: a request that is under way may still arrive.
+    None,
+    /// The service can be told to refuse every attempt up to one that is made for this.
+    Attempt,
+    /// The service refuses by now everything that was sent: both clocks have passed its deadline.
+    DeadlineOver,
+}
+
+impl Verdict {
+    /// What a look amounts to under a closer; `None`: the earlier attempts are to be closed first,
+    /// and what the service says then is the verdict.
+    pub fn under(self, closer: Closer) -> Option<Self> {
+        match (self, closer) {
+            (Self::NotSeenYet | Self::NotApplied, Closer::DeadlineOver) => Some(Self::NotApplied),
+            (Self::NotSeenYet | Self::NotApplied, Closer::Attempt) => None,
+            // Without a closer "not there" is never final.
+            (Self::NotApplied, Closer::None) => Some(Self::NotSeenYet),
+            (verdict, _) => Some(verdict),
+        }
+    }
+}
+
 /// What an effect came to, as a retry is answered with it.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct AppliedOutcome {
     /// How it is to be understood.
     pub class: OutcomeClass,
@@ -35,7 +60,7 @@ pub struct AppliedOutcome {
 }
 
 /// Evidence that leaves a record uncertain, as the decision on a retry reads it.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Evidence {
     /// See [`Verdict::NotSeenYet`].
     NotSeenYet,
@@ -44,7 +69,7 @@ pub enum Evidence {
 }
 
 /// A verdict that ends the attempt of an uncertain record, with whose it is.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Judgement {
     /// A random token of this verdict alone: by it the verdict is recognised when it is issued
     /// again, and told apart from another one that comes to the same status.
@@ -60,7 +85,7 @@ pub struct Judgement {
 }
 
 /// What is certain after a judgement.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum Ruling {
     /// The effect exists.
     Applied(AppliedOutcome),
@@ -69,7 +94,7 @@ pub enum Ruling {
 }
 
 /// Who says something about a record, and why: kept in its history.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Statement {
     /// A person, or a part of hapax.
     pub actor: String,

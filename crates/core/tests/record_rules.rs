@@ -248,6 +248,11 @@ fn a_resend_supersedes_keeps_the_first_admission_and_is_not_clean() {
         Err(WriteRefused::ResendOver),
         "no permission is no permission"
     );
+    // One whose answer was lost was not used: issued again, it is used only now.
+    let admitted = admit(at(169)).expect("permitted");
+    let again = |now| admitted.admit(&moved.ownership(), LEASE, Some(before), now);
+    assert_eq!(again(at(169)).as_ref(), Ok(&admitted));
+    assert_eq!(again(before), Err(WriteRefused::ResendOver));
 }
 
 #[test]

@@ -4,10 +4,10 @@
 use std::time::Duration;
 
 use hapax_core::{
-    Admission, Advance, AdvanceReason, AppliedOutcome, ClaimNumber, Comparison, Decision,
+    Admission, Advance, AdvanceReason, AppliedOutcome, ClaimNumber, Closer, Comparison, Decision,
     DecisionRules, EndingKind, Evidence, Fingerprint, FingerprintRules, Judgement, NewClaim,
     OnUnknown, OutcomeClass, OwnState, Owner, PolicyDigest, Record, RecordId, Retention, Ruling,
-    State, Statement, StoreTime, WriteRefused, decide,
+    State, Statement, StoreTime, Verdict, WriteRefused, decide,
 };
 
 const LEASE: Duration = Duration::from_secs(30);
@@ -149,4 +149,36 @@ fn a_deadline_is_over_a_lease_after_everything_sent_is_refused() {
     assert!(record.deadline_over(DEADLINE, at(90)));
     let locked = Record { lease_end: None, ..record };
     assert!(!locked.deadline_over(DEADLINE, at(1_000_000)), "nothing is known of its time");
+}
+
+#[test]
+fn not_there_is_final_only_by_a_closer() {
+    for seen in [Verdict::NotSeenYet, Verdict::NotApplied] {
+        assert_eq!(seen.clone().under(Closer::None), Some(Verdict::NotSeenYet));
+        assert_eq!(seen.clone().under(Closer::Attempt), None, "the earlier ones are closed first");
+        assert_eq!(seen.under(Closer::DeadlineOver), Some(Verdict::NotApplied));
+    }
+    for closer in [Closer::None, Closer::Attempt, Closer::DeadlineOver] {
+        assert_eq!(Verdict::Unknown.under(closer), Some(Verdict::Unknown));
+    }
+}
+
+#[test]
+fn a_reading_executes_nothing_and_says_nothing_final() {
+    let before = StoreTime::default();
+    for (decided, by_reading) in [
+        (Decision::Replay, Decision::Replay),
+        (Decision::NotKept, Decision::NotKept),
+        (Decision::Hold, Decision::Hold),
+        (Decision::Probe, Decision::Hold),
+        (Decision::Advance(AdvanceReason::Resend { before }), Decision::Hold),
+        (Decision::Advance(AdvanceReason::Resume), Decision::Hold),
+        (Decision::Advance(AdvanceReason::Released), Decision::InFlight),
+        (Decision::Doubt, Decision::InFlight),
+        (Decision::KeyReused, Decision::InFlight),
+        (Decision::KeyExpired(None), Decision::InFlight),
+        (Decision::PolicyUnknown, Decision::InFlight),
+    ] {
+        assert_eq!(decided.without_authority(), by_reading, "{decided:?}");
+    }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use hapax::{
     Answer, Attempt, Ended, Executed, FirstOutcome, Sent,
+    failpoints::{self, Failpoint},
     http::{
         BrokenOff, KeyPlace, RequestIntent, authorized,
         body::{Buffered, ReadError, read_bounded},
@@ -439,6 +440,7 @@ pub(crate) async fn forward(
             return Executed { ended: Ended::Lost, live: None };
         }
     };
+    failpoints::pass(Failpoint::Head).await;
     let policy = route.operation.policy();
     let (cap, outcome) = (policy.response_cap, policy.outcome.as_ref());
     match read_reply(answer, cap, &route.fields.replayed, outcome).await {

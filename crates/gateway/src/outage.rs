@@ -18,16 +18,17 @@ use http::Response;
 use metrics::counter;
 use parking_lot::Mutex;
 use tokio::time::sleep;
-use tracing::{error, warn};
+use tracing::warn;
 
 use crate::{
     answer_body::AnswerBody,
     metric_definitions::UNPROTECTED,
-    spool::{Begun, Line, Spool, Unreadable, VERSION},
+    spool::{Begun, Spool, Unreadable, VERSION},
 };
 
 mod bringing_in;
 mod hexadecimal;
+mod noting;
 mod others;
 mod passed;
 mod words;
@@ -35,12 +36,16 @@ mod words;
 pub(crate) use passed::Claiming;
 
 use hexadecimal::hexadecimal;
+use noting::Noted;
 use others::Others;
 use passed::{Known, Passed, Run, RunEnded};
 use words::{ended, in_flight, judge, mark, not_noted, without_answer, word};
 
 /// How often it is looked whether the store is back.
 const LOOK: Duration = Duration::from_secs(1);
+
+/// How old what is known of other processes may be, while the disk answers.
+const FRESH: Duration = Duration::from_millis(100);
 
 /// How long a request waits for what the store knows of its key, while that takes no writes.
 const READING: Duration = Duration::from_millis(500);
@@ -54,7 +59,9 @@ pub(crate) struct Outage {
     /// The registered operations, by name and digest, for what they were admitted under.
     operations: Mutex<Vec<Arc<Operation>>>,
     passed: Mutex<Passed>,
-    others: Mutex<Others>,
+    others: Others,
+    /// Whose turn it is to do something with the disk.
+    disk: Arc<tokio::sync::Mutex<()>>,
 }
 
 /// What a request is that may pass.
@@ -89,15 +96,16 @@ impl Outage {
     ) -> Result<Arc<Self>, OutageError> {
         let outage = Arc::new(Self::new(hapax, database, operations));
         outage.bring_in_others().await?;
-        outage.others.lock().catch_up(None, true);
+        outage.on_disk(Self::catch_up).await.map_err(io::Error::from)?;
+        tokio::spawn(watch(Arc::downgrade(&outage)));
         tokio::spawn(look(Arc::downgrade(&outage)));
         Ok(outage)
     }
 
     fn new(hapax: Hapax, database: PathBuf, operations: Vec<Arc<Operation>>) -> Self {
-        let others = Mutex::new(Others::new(database.clone()));
-        let (spool, passed) = Default::default();
-        Self { hapax, database, spool, operations: Mutex::new(operations), passed, others }
+        let others = Others::new(database.clone());
+        let (spool, passed, disk) = Default::default();
+        Self { hapax, database, spool, operations: Mutex::new(operations), passed, others, disk }
     }
 
     /// Takes over the operations of a configuration, and has a file to note in where one of them
@@ -118,27 +126,20 @@ impl Outage {
         Ok(())
     }
 
-    fn new_spool(&self) -> io::Result<Arc<Spool>> {
-        let name = hexadecimal(&token().map_err(io::Error::other)?);
-        Spool::create(&self.database, &name).map(Arc::new)
-    }
-
     /// Whether the store is known to fail, so that nobody waits to be told so again.
     pub(crate) fn is_on(&self) -> bool {
         matches!(self.hapax.store().standing(), StandingState::Failing { .. })
     }
 
-    /// Whether anything ran, here or elsewhere, that the store may not know of. Looks at most ten
-    /// times a second.
+    /// Whether anything ran, here or elsewhere, that the store may not know of.
     pub(crate) fn knows_something(&self) -> bool {
-        self.catch_up(false);
-        let own = !self.passed.lock().runs().is_empty();
-        own || self.others.lock().are_there()
+        !self.passed.lock().runs().is_empty() || self.others.are_there()
     }
 
-    fn catch_up(&self, must: bool) {
+    /// Looks what other processes noted. Blocks.
+    fn catch_up(&self) {
         let own = self.spool.lock().clone();
-        self.others.lock().catch_up(own.as_deref().map(Spool::path), must);
+        self.others.catch_up(own.as_deref().map(Spool::path));
     }
 
     /// What a request gets whose record ran and was not brought in yet; `None`: nothing is known
@@ -147,7 +148,7 @@ impl Outage {
         if let Some(known) = self.passed.lock().known(passing) {
             return Some(known);
         }
-        self.others.lock().known(&passing.id).map(Err)
+        self.others.known(&passing.id).map(Err)
     }
 
     /// What became of a record that ran here and was not brought in yet.
@@ -157,7 +158,7 @@ impl Outage {
 
     /// Notes that a request is about to be claimed, unless something is known of its key.
     pub(crate) fn claim(self: &Arc<Self>, passing: &Passing) -> Result<Arc<Claiming>, Box<Known>> {
-        let elsewhere = self.others.lock().known(&passing.id);
+        let elsewhere = self.others.known(&passing.id);
         elsewhere.map_or_else(|| Claiming::begin(self, passing), |known| Err(Box::new(Err(known))))
     }
 
@@ -203,12 +204,20 @@ impl Outage {
         let identity = Identity { effect_id, attempt, now: SystemClock.now() };
         let begun = begun(&passing, identity, secret_version, &token);
         let run = begun.run.clone();
+        // What others noted until now has to be known, or this would run beside it.
+        let Ok(()) = self.on_disk(Self::catch_up).await else {
+            count("not_noted");
+            return Err(not_noted());
+        };
         if let Some(known) = self.take(&passing, identity, &begun) {
             return known;
         }
-        if let Err(error) = self.append(Line::Begun(begun)).await {
-            warn!(%error, record = %passing.id, "a request could not be noted, and did not pass");
-            self.passed.lock().forget(Some(passing.id), &run);
+        let noted = self.note_begun(passing.id, begun).await;
+        if !matches!(noted, Noted::OnDisk) {
+            if let Noted::Failed(error) = noted {
+                warn!(%error, record = %passing.id, "a request could not be noted, and did not pass");
+                self.passed.lock().forget(Some(passing.id), &run);
+            }
             count("not_noted");
             return Err(not_noted());
         }
@@ -226,9 +235,7 @@ impl Outage {
         let (status, at) = (ended.status, SystemClock.now());
         let came_to = RunEnded { as_first, word, status, at, response };
         self.passed.lock().end(&passing.id, ended.clone(), came_to);
-        if let Err(error) = self.append(Line::Ended(ended)).await {
-            warn!(%error, record = %passing.id, "the end of a request could not be noted");
-        }
+        self.note_ended(ended).await;
         let Some(mut live) = executed.live else { return Err(without_answer(word)) };
         mark(&mut live, word);
         Ok(live)
@@ -237,8 +244,7 @@ impl Outage {
     /// Makes this the run of its record, unless something is known of that: it ran, it executes, or
     /// it will as soon as its claim is there.
     fn take(&self, passing: &Passing, identity: Identity, begun: &Begun) -> Option<Known> {
-        self.catch_up(true);
-        let elsewhere = self.others.lock().ever_known(&passing.id);
+        let elsewhere = self.others.ever_known(&passing.id);
         if let Some(known) = elsewhere {
             return Some(Err(known));
         }
@@ -262,33 +268,6 @@ impl Outage {
         passed.begin(passing.id, run, begun.clone());
         None
     }
-
-    /// Writes a line on a thread that may block.
-    async fn append(self: &Arc<Self>, line: Line) -> io::Result<()> {
-        let outage = Arc::clone(self);
-        let appending = tokio::task::spawn_blocking(move || outage.append_blocking(&line));
-        appending.await.map_err(io::Error::other)?
-    }
-
-    fn append_blocking(&self, line: &Line) -> io::Result<()> {
-        let mut own = self.spool.lock();
-        let Some(spool) = own.clone() else {
-            return Err(io::Error::other("there is no spool"));
-        };
-        if spool.is_in_place() {
-            drop(own);
-            return spool.append(line);
-        }
-        let path = spool.path().display();
-        error!(%path, "the file of what ran unprotected was removed; all of it is noted anew");
-        let replacing = self.new_spool()?;
-        let lines = self.passed.lock().lines();
-        lines.iter().try_for_each(|line| replacing.append(line))?;
-        // What it noted is among them; noted twice it is brought in once.
-        replacing.append(line)?;
-        *own = Some(replacing);
-        Ok(())
-    }
 }
 
 fn begun(passing: &Passing, identity: Identity, secret_version: u32, token: &[u8]) -> Begun {
@@ -302,6 +281,18 @@ fn begun(passing: &Passing, identity: Identity, secret_version: u32, token: &[u8
         secret_version,
         effect_id: identity.effect_id.to_string(),
         at: identity.now.as_micros(),
+    }
+}
+
+/// Looks what other processes noted, again and again: what takes long to read is not read all the
+/// time.
+async fn watch(outage: Weak<Outage>) {
+    loop {
+        let Some(took) = outage.upgrade().map(|outage| outage.others.took()) else { return };
+        sleep(FRESH.max(took * 10)).await;
+        let Some(outage) = outage.upgrade() else { return };
+        // One that hangs is tried again when its time is over.
+        let _ = outage.on_disk(Outage::catch_up).await;
     }
 }
 
@@ -361,6 +352,7 @@ mod tests {
     use hapax_core::{OperationName, OperationPolicy, ProblemKind, StoredResponse};
 
     use super::*;
+    use crate::spool::Line;
 
     async fn outage() -> (tempfile::TempDir, Arc<Outage>, Passing) {
         let dir = tempfile::tempdir().unwrap();
@@ -411,6 +403,42 @@ mod tests {
             assert_eq!((problem.kind, problem.status), (ProblemKind::StoreUnavailable, 503));
             assert!(outage.known(&passing).is_none(), "it may be tried again");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_disk_that_hangs_holds_no_caller_and_nothing_runs() {
+        let (_dir, outage, passing) = outage().await;
+        let hanging = Arc::clone(&outage.disk).lock_owned().await;
+        let forward = |_| async { panic!("it was not noted, and runs") };
+        let passed = outage.pass(passing.clone(), Attempt::first(0), forward).await;
+        assert_eq!(passed.unwrap_err().kind, ProblemKind::StoreUnavailable);
+        // Those who need nothing of the disk are answered by what is known.
+        assert!(!outage.knows_something());
+        assert!(outage.claim(&passing).is_ok());
+        drop(hanging);
+        assert_eq!(outcome(&pass(&outage, &passing, 201, 0).await), "applied");
+    }
+
+    #[tokio::test]
+    async fn what_was_given_up_before_it_was_noted_did_not_run_and_says_so() {
+        let (_dir, outage, passing) = outage().await;
+        let spool = outage.spool.lock().clone().unwrap();
+        let hanging = spool.hang();
+        let forward = |_| async { panic!("it was not noted, and runs") };
+        let passed = outage.pass(passing.clone(), Attempt::first(0), forward).await;
+        assert_eq!(passed.unwrap_err().kind, ProblemKind::StoreUnavailable);
+        let problem = outage.known(&passing).unwrap().unwrap_err();
+        assert_eq!(problem.kind, ProblemKind::InFlight, "it is not certain yet");
+        drop(hanging);
+        // The disk has gone on when it is somebody else's turn.
+        assert!(outage.on_disk(|_| ()).await.is_ok());
+        assert!(outage.known(&passing).is_none(), "it may be tried again");
+        let lines = outage.passed.lock().lines();
+        assert!(matches!(&lines[..], [Line::Begun(_), Line::Ended(end)] if !end.sent));
+        assert_eq!(Spool::others(&outage.database, None).unwrap().remove(0).unwrap().lines, lines);
+        outage.bring_in().await.unwrap();
+        assert!(!outage.knows_something());
+        assert_eq!(outcome(&pass(&outage, &passing, 201, 0).await), "applied");
     }
 
     #[tokio::test]
@@ -477,6 +505,7 @@ mod tests {
         );
         let elsewhere = Arc::new(elsewhere);
         elsewhere.is_for(Vec::new(), true).unwrap();
+        assert!(elsewhere.on_disk(Outage::catch_up).await.is_ok());
         assert!(!elsewhere.knows_something());
         pass(&outage, &passing, 201, 0).await.unwrap();
         let problem = pass(&elsewhere, &passing, 201, 0).await.unwrap_err();

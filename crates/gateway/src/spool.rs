@@ -137,6 +137,12 @@ impl Spool {
         Self { path: PathBuf::from("/dev/full"), file }
     }
 
+    /// On a disk that hangs until this is dropped.
+    #[cfg(test)]
+    pub(crate) fn hang(&self) -> impl Drop + '_ {
+        self.file.lock()
+    }
+
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -199,10 +205,10 @@ impl Spool {
         Ok(())
     }
 
-    /// Forgets all lines: they are in the store. Blocks.
-    pub(crate) fn clear(&self) -> io::Result<()> {
+    /// Forgets all lines, if they are in the store. No line is written meanwhile. Blocks.
+    pub(crate) fn clear_if(&self, are_in_store: impl FnOnce() -> bool) -> io::Result<()> {
         let mut written = self.file.lock();
-        if written.length > 0 {
+        if written.length > 0 && are_in_store() {
             written.file.set_len(0)?;
             written.file.sync_all()?;
             written.length = 0;
@@ -379,7 +385,9 @@ mod tests {
         let database = database(&dir);
         let spool = Spool::create(&database, NAME).unwrap();
         spool.append(&begun("a")).unwrap();
-        spool.clear().unwrap();
+        spool.clear_if(|| false).unwrap();
+        assert_eq!(others(&database)[0].lines, [begun("a")]);
+        spool.clear_if(|| true).unwrap();
         spool.append(&begun("b")).unwrap();
         drop(spool);
         assert_eq!(left_behind(&database).unwrap().1, [begun("b")]);

@@ -282,12 +282,15 @@ impl Attempting {
                 };
                 // After a lost answer no other failure says what became of that write: it has to be
                 // issued until the store tells, or the record would be nobody's.
-                was_lost |= error.certainty() == Certainty::MayBeWritten;
+                let is_lost = error.certainty() == Certainty::MayBeWritten;
+                if is_lost && !was_lost {
+                    warn!(%error, "a claim's answer was lost; it is issued until there is one");
+                }
+                was_lost |= is_lost;
                 let regressed = matches!(error, StoreError::Regressed { .. });
                 if !was_lost || regressed || inner.abandon.is_cancelled() {
                     return Err(error);
                 }
-                warn!(%error, "a claim's answer was lost; issuing it again");
                 patience.pause(pause).await;
                 pause = (pause * 2).min(Duration::from_secs(1));
             }

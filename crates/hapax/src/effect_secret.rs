@@ -50,7 +50,17 @@ pub async fn beside_database(
             return Err(EffectSecretError::Lost { path });
         }
         Err(EffectSecretError::Missing { path }) => generate(&path)?,
-        read => read?,
+        read => {
+            let secret = read?;
+            if !used {
+                warn!(
+                    database = %database.display(),
+                    "the database is new, and the effect secret beside it is older: if there was a \
+                     database with it, what that knew is forgotten, and its keys execute again"
+                );
+            }
+            secret
+        }
     };
     pinned(secret, store).await
 }

@@ -78,6 +78,8 @@ pub mod effect_secret;
 mod engine;
 mod executed;
 mod execution;
+#[doc(hidden)]
+pub mod failpoints;
 #[cfg(feature = "http")]
 pub mod http;
 mod intent;

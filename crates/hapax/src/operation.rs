@@ -95,6 +95,7 @@ impl Operation {
         self.label.clone()
     }
 
+    #[cfg(feature = "http")]
     pub(crate) const fn fingerprinter(&self) -> &Fingerprinter {
         &self.fingerprinter
     }

@@ -8,9 +8,9 @@ use std::{
 };
 
 use hapax_core::{
-    AppliedOutcome, Attempt, DecisionRules, EffectId, Evidence, Fingerprint, Found, InFlight,
-    Judgement, OperationName, OutcomeClass, Owner, Ownership, Proof, Record, RecordId, Ruling,
-    State, Statement, Verdict, WriteRefused,
+    AppliedOutcome, Attempt, Closer, DecisionRules, EffectId, Evidence, Fingerprint, Found,
+    InFlight, Judgement, OperationName, OutcomeClass, Owner, Ownership, Proof, Record, RecordId,
+    Ruling, State, Statement, Verdict, WriteRefused,
 };
 use hapax_store::{StoreError, Written};
 use metrics::counter;
@@ -19,7 +19,10 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tracing::{info, warn};
 
 use crate::{
-    Finding, Hapax, Operation, Prober, Question, claim::Attempting, metric_definitions::PROBES,
+    Finding, Hapax, Operation, Prober, Question,
+    claim::Attempting,
+    failpoints::{self, Failpoint},
+    metric_definitions::PROBES,
 };
 
 /// How long a retry waits for evidence where the operation does not let duplicates wait.
@@ -141,22 +144,23 @@ impl Hapax {
         let question = Question { record: record.id, effect_id, attempt: record.attempt };
         let prober = &*asked.prober;
         let finding = bounded(prober, prober.probe(question)).await;
-        let (of, finding) = match finding.verdict {
-            Verdict::NotSeenYet | Verdict::NotApplied if closed => {
-                let seen = format!("{}, after everything sent is refused", finding.seen);
-                (record.ownership(), Finding { verdict: Verdict::NotApplied, seen })
-            }
-            Verdict::NotSeenYet | Verdict::NotApplied if prober.closes() => {
-                match self.close(asked, record, question, finding.seen, looker).await? {
-                    Ok(closed) => closed,
-                    Err(moved) => return Ok(moved),
+        let closer = match (closed, prober.closes()) {
+            (true, _) => Closer::DeadlineOver,
+            (false, true) => Closer::Attempt,
+            (false, false) => Closer::None,
+        };
+        let Finding { verdict, mut seen } = finding;
+        let (of, finding) = match verdict.under(closer) {
+            Some(verdict) => {
+                if closed && verdict == Verdict::NotApplied {
+                    seen.push_str(", after everything sent is refused");
                 }
+                (record.ownership(), Finding { verdict, seen })
             }
-            // Without a closer "not there" is never final.
-            Verdict::NotApplied => {
-                (record.ownership(), Finding { verdict: Verdict::NotSeenYet, ..finding })
-            }
-            _ => (record.ownership(), finding),
+            None => match self.close(asked, record, question, seen, looker).await? {
+                Ok(closed) => closed,
+                Err(moved) => return Ok(moved),
+            },
         };
         count(asked, &finding.verdict);
         info!(record = %record.id, %effect_id, seen = %finding.seen, "asked what became of it");
@@ -175,6 +179,7 @@ impl Hapax {
         let statement = Statement { actor: looker.actor.to_owned(), reason: finding.seen };
         let retention = asked.operation.policy().retention;
         let token = self.token()?;
+        failpoints::pass(Failpoint::Probed).await;
         let judgement = Judgement { token, of, ruling, retention, statement };
         let judged = match self.inner.store.judge(judgement.clone(), looker.holder).await? {
             Written::Refused { why, found } => {
@@ -249,6 +254,7 @@ impl Hapax {
         let Written::Done(closing) = closed else {
             return Ok(Err(self.moved(closed, record.id).await?));
         };
+        failpoints::pass(Failpoint::Closing).await;
         let question = Question { attempt: closing.attempt, ..question };
         let prober = &*asked.prober;
         let finding = bounded(prober, prober.close(question)).await;

@@ -8,7 +8,7 @@ use std::{
 use bytes::Bytes;
 use hapax_core::{
     AnswerFacts, Classified, Decision, EndingKind, Found, OutcomeClass, Problem, ProblemKind,
-    Record, Settlement, WriteRefused, classify,
+    Record, Settlement, WriteRefused, classify, classify_unanswered,
 };
 use hapax_store::{StoreError, Written};
 use metrics::{counter, gauge, histogram};
@@ -19,6 +19,7 @@ use crate::{
     Answer, Attempt, Ended, Executed, FirstOutcome, Reply,
     claim::Attempting,
     drive::{Driven, Limits},
+    failpoints::{self, Failpoint},
     metric_definitions::{
         DOWNSTREAM_REPLAYS, EXECUTING, EXECUTION_SECONDS, EXECUTIONS, FENCED, RECORDS_MISSING,
         SETTLE_RETRIES,
@@ -57,10 +58,12 @@ impl Attempting {
     {
         let facts = attempt.clone();
         let execution = Box::pin(async {
+            failpoints::pass(Failpoint::Claimed).await;
             // A service tells by its answer, so there is nothing to interrupt.
             let _ = self.pass(Kind::Service, Moment::Before).await;
             let executed = execute(attempt).await;
             let _ = self.pass(Kind::Service, Moment::Acted).await;
+            failpoints::pass(Failpoint::Answered).await;
             executed
         });
         async move {
@@ -121,9 +124,8 @@ impl Attempting {
     fn classify(&self, record: &Record, ended: &Ended) -> Classified {
         let reply = match ended {
             Ended::Answered(reply) => reply,
-            // Never sent says nothing about earlier attempts.
-            Ended::NeverSent if record.clean => return Classified::NotApplied,
-            Ended::NeverSent | Ended::Lost => return Classified::Uncertain { show: false },
+            Ended::NeverSent => return classify_unanswered(false, record.clean),
+            Ended::Lost => return classify_unanswered(true, record.clean),
         };
         if reply.replayed && record.clean {
             warn!("the service answered a first attempt with a replay: this effect id was used");
@@ -155,8 +157,9 @@ impl Attempting {
             let settlement = self.settlement(&mut settling);
             let written = self.store_settlement(record, settlement, &settling.slot).await;
             let Some(written) = written else { return };
+            failpoints::pass(Failpoint::Settled).await;
             if let Written::Refused { why: WriteRefused::NotClean, found } = &written
-                && is_refusal(settling.classified)
+                && settling.classified.is_refusal()
                 && found.record.ownership() == record.ownership()
             {
                 // A write that was given up half-way was done all the same, or something ran beside
@@ -215,24 +218,13 @@ impl Attempting {
 
     /// What is stored of it; takes the response that is.
     pub(crate) fn settlement<T>(&self, settling: &mut Settling<T>) -> Settlement {
-        let mut reply = settling.executed.ended.reply_mut();
         let retention = self.operation.policy().retention;
-        let mut response = || reply.as_mut().and_then(|reply| reply.response.take());
-        match settling.classified {
-            Classified::Outcome(class) => {
-                let response = response();
-                let status = reply.map_or(0, |reply| reply.status);
-                Settlement::Outcome { class, status, response, retention }
-            }
-            Classified::NotApplied => Settlement::NotApplied {
-                // The service's word speaks for every attempt; a refusal for its own alone.
-                every_attempt: reply.is_some_and(|reply| reply.said.is_some()),
-                retention,
-            },
-            Classified::Uncertain { show } => {
-                Settlement::Unknown { observed: if show { response() } else { None } }
-            }
-        }
+        let reply = settling.executed.ended.reply_mut();
+        let (status, said) = reply.as_ref().map_or((0, false), |it| (it.status, it.said.is_some()));
+        let response = reply
+            .filter(|_| settling.classified.stores_answer())
+            .and_then(|reply| reply.response.take());
+        settling.classified.settlement(status, said, response, retention)
     }
 
     /// Settles until the store has taken it. The caller waits for the store's timeout at most and
@@ -247,6 +239,7 @@ impl Attempting {
             let inner = &self.engine.inner;
             let mut patience = Patience::of(self, early, || self.unknown_problem(false));
             let mut pause = SETTLE_PAUSE.0;
+            let mut was_told = false;
             loop {
                 let writing = self.writes(
                     Kind::Settle,
@@ -269,7 +262,9 @@ impl Attempting {
                     early.refuse(self.unknown_problem(false));
                     return None;
                 }
-                warn!(error = %failed, "an ending could not be stored yet; trying again");
+                if !std::mem::replace(&mut was_told, true) {
+                    warn!(error = %failed, "an ending could not be stored yet; trying until it is");
+                }
                 patience.pause(pause).await;
                 pause = (pause * 2).min(SETTLE_PAUSE.1);
             }
@@ -336,11 +331,6 @@ pub(crate) fn freed(ended: Ended, problem: &Problem) -> Freed {
         response.headers.push((Bytes::from_static(b"retry-after"), after));
     }
     Freed::Response(response)
-}
-
-/// Whether this is final only of a record that is clean.
-const fn is_refusal(classified: Classified) -> bool {
-    matches!(classified, Classified::NotApplied | Classified::Outcome(OutcomeClass::FailedTerminal))
 }
 
 /// How an execution ended, for the log.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hapax_core::{AdvanceReason, Decision, DecisionRules, Found, InFlight};
+use hapax_core::{Decision, DecisionRules, Found, InFlight};
 use metrics::gauge;
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -88,16 +88,7 @@ impl Attempting {
         found: Box<Found>,
         rules: &DecisionRules,
     ) -> Taken<R> {
-        let decision = match decision {
-            Decision::Probe
-            | Decision::Advance(AdvanceReason::Resend { .. } | AdvanceReason::Resume) => {
-                Decision::Hold
-            }
-            // Nothing final is said from a read that may be stale.
-            decided if decided.needs_authority() => Decision::InFlight,
-            decided => decided,
-        };
-        let (word, answer) = self.answer(decision, found, rules);
+        let (word, answer) = self.answer(decision.without_authority(), found, rules);
         Taken::Answered(word, answer)
     }
 }

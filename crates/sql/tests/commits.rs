@@ -214,10 +214,61 @@ async fn a_disk_that_hangs_hangs_no_caller_and_certainty_is_told() {
     let refused = second.await.expect("no panic");
     let reason = "the store did not get to it within 200ms".to_owned();
     assert_eq!(refused, Err(StoreError::Unavailable { reason }));
+    // By now it is known to hang: it says so, and nobody waits for it or fills its queue.
+    let reason = "the disk has not answered for more than 200ms".to_owned();
+    let hangs = StoreError::Unavailable { reason };
+    let late = StandingState::Failing { reason: hangs.to_string() };
+    until("it is seen", || store.standing() == late).await;
+    let begun = Instant::now();
+    assert_eq!(store.claim(a_claim()).await.map(drop), Err(hangs));
+    assert!(begun.elapsed() < timeout, "{:?}", begun.elapsed());
     clock.0.store(false, Ordering::SeqCst);
+    until("it goes on", || store.standing() == StandingState::Ready).await;
     store.beat().await.expect("it goes on");
     assert_eq!(store.find(queued.id).await, Ok(None), "refused means not written");
     ours(store.claim(under_way).await);
+}
+
+async fn until(what: &str, holds: impl Fn() -> bool) {
+    let waiting = async {
+        while !holds() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), waiting).await.expect(what);
+}
+
+#[tokio::test]
+async fn commits_that_stay_lost_let_nothing_be_written_until_one_gets_through() {
+    let place = Place::new();
+    let store = place.open();
+    let known = executing(&store).await;
+    // It is lost, and so is the one that was to find out about it.
+    for committed in [false, true] {
+        store.put_in_the_way(Fault::Ambiguous { committed: false });
+        store.put_in_the_way(Fault::Ambiguous { committed });
+        let claim = a_claim();
+        let lost = store.claim(claim.clone()).await;
+        assert!(matches!(lost, Err(StoreError::AnswerLost { .. })), "{lost:?}");
+        let refused = a_claim();
+        let answer = store.claim(refused.clone()).await;
+        assert!(matches!(answer, Err(StoreError::Unavailable { .. })), "{answer:?}");
+        assert_eq!(store.find(refused.id).await, Ok(None), "refused means not written");
+        assert!(matches!(store.standing(), StandingState::Failing { .. }));
+        // What writes nothing is answered.
+        let theirs = store.claim(claim_of(known.id)).await;
+        assert!(matches!(theirs, Ok(Claimed::Theirs(_))), "{theirs:?}");
+        assert!(matches!(store.standing(), StandingState::Failing { .. }), "that proves nothing");
+        let gets_through = async {
+            while store.beat().await.is_err() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), gets_through).await.expect("a commit");
+        assert_eq!(store.standing(), StandingState::Ready);
+        let again = ours(store.claim(claim.clone()).await);
+        assert_eq!(again.owner, claim.owner);
+    }
 }
 
 #[tokio::test]

@@ -21,5 +21,8 @@ pub use capability::{
 };
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use error::{Certainty, StoreError};
-pub use memory::{MemorySnapshot, MemoryStore};
+pub use memory::{
+    Anchor as MemoryAnchor, Data as MemoryData, MemorySnapshot, MemoryStore, Row as MemoryRow,
+    Watch as MemoryWatch,
+};
 pub use reconcile::{BroughtIn, Doubted, Doubts, Due, PutOff, Reconcile, TakeDue, evidence_word};

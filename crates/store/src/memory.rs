@@ -23,9 +23,11 @@ mod observed;
 mod reconciling;
 mod steps;
 
+pub use data::{Data, Row};
 pub use faults::MemorySnapshot;
+pub use node::Anchor;
+pub use reconciling::Watch;
 
-use data::Data;
 use node::Node;
 
 /// A node's handle on a store in memory. Clones are the same node; [`node`](Self::node) makes
@@ -170,11 +172,9 @@ impl Policies for MemoryStore {
         operation: OperationName,
         text: String,
     ) -> Reply<'_, ()> {
-        Box::pin(async move {
-            self.commit(|data, _| {
-                data.policies.entry(digest).or_insert((operation, text));
-            })
-        })
+        Box::pin(
+            async move { self.commit(|data, _| data.remember_policy(digest, operation, text)) },
+        )
     }
 
     fn policy(&self, digest: PolicyDigest) -> Reply<'_, Option<String>> {
@@ -190,12 +190,7 @@ impl Secrets for MemoryStore {
     }
 
     fn pin_secret(&self, version: u32, fingerprint: [u8; 16]) -> Reply<'_, SecretPin> {
-        Box::pin(async move {
-            self.commit(|data, _| match data.secrets.entry(version).or_insert(fingerprint) {
-                pinned if *pinned == fingerprint => SecretPin::Same,
-                _ => SecretPin::Different,
-            })
-        })
+        Box::pin(async move { self.commit(|data, _| data.pin_secret(version, fingerprint)) })
     }
 }
 

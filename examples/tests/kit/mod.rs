@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use hapax_e2e::{Answer, Pending, Process, Ran, Request, run, start};
+use hapax_testkit::{Answer, Pending, Process, Ran, Request, run, start};
 use rusqlite::{Connection, OpenFlags, types::FromSql};
 
 /// No process here takes longer to end.
@@ -122,7 +122,7 @@ impl Service {
     /// try again.
     #[track_caller]
     pub(crate) fn insist(&self, request: &Request) -> Answer {
-        hapax_e2e::until("a known outcome", ENDS, || {
+        hapax_testkit::until("a known outcome", ENDS, || {
             let answer = self.send(request);
             let again = answer.status >= 500 || answer.problem().as_deref() == Some("in-flight");
             (!again).then_some(answer)

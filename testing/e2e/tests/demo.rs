@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-use hapax_e2e::{Ran, eventually, hapax};
+use hapax_testkit::{Ran, eventually, hapax};
 use serde_json::Value;
 
 #[test]

@@ -26,7 +26,7 @@ use clap::Args;
 use self::{
     footprint::Footprint, peers::Peers, report::Report, rounds::Bench as Run, upstream::Upstream,
 };
-use crate::run::{Context, Outcome, cargo, release, run};
+use crate::run::{Context, Outcome, build_release, release, run};
 
 /// Measure the release gateway on loopback and write bench/results.json; or the layer, or the store.
 ///
@@ -93,12 +93,8 @@ impl Bench {
 
     /// The load generator must be optimized too, or it is what is measured.
     fn build_and_measure(&self) -> Outcome {
-        let mut build = cargo();
-        build.args(["build", "--release", "--locked", "-p", "hapax-cli", "-p", "xtask"]);
-        if self.store {
-            build.args(["-p", "hapax-bench-store"]);
-        }
-        run(&mut build)?;
+        let with_store = ["-p", "xtask", "-p", "hapax-bench-store"];
+        build_release(if self.store { &with_store } else { &with_store[..2] })?;
         let mut measure = Command::new(release("xtask")?);
         measure.args(["bench", "--measure"]);
         measure.args([format!("--rounds={}", self.rounds), format!("--millis={}", self.millis)]);

@@ -48,7 +48,7 @@ enum Left {
 impl Outage {
     /// Brings in this process's own runs, those under way too, and what other processes noted, if
     /// the store is there.
-    pub(super) async fn bring_in(&self) -> Result<(), OutageError> {
+    pub(super) async fn bring_in(self: &Arc<Self>) -> Result<(), OutageError> {
         if self.hapax.store().standing() != StandingState::Ready {
             return Ok(());
         }
@@ -57,10 +57,9 @@ impl Outage {
             self.bring_in_own(&begun, end, is_in_store).await?;
         }
         // What is under way is noted in the file, so it stays as long as something is.
-        self.clear()?;
-        self.catch_up(true);
-        let hold_something = self.others.lock().hold_something();
-        if hold_something { self.bring_in_others().await } else { Ok(()) }
+        self.on_disk(Self::clear).await.map_err(io::Error::from)??;
+        self.on_disk(Self::catch_up).await.map_err(io::Error::from)?;
+        if self.others.hold_something() { self.bring_in_others().await } else { Ok(()) }
     }
 
     async fn bring_in_own(
@@ -82,13 +81,6 @@ impl Outage {
             self.passed.lock().forget(id, &begun.run);
         }
         Ok(())
-    }
-
-    fn clear(&self) -> io::Result<()> {
-        let Some(spool) = self.spool.lock().clone() else { return Ok(()) };
-        // Under the lock: nothing is begun meanwhile that would be cut off.
-        let passed = self.passed.lock();
-        if passed.runs().is_empty() { spool.clear() } else { Ok(()) }
     }
 
     /// Brings in what other processes noted. Of those that live, that it may be under way: they tell
@@ -140,7 +132,7 @@ impl Outage {
         for line in lines {
             let Line::Begun(begun) = line else { continue };
             let is_free = ends.get(&*begun.run).is_some_and(|end| frees(end));
-            let is_in_store = self.others.lock().is_in_store(&begun.run);
+            let is_in_store = self.others.is_in_store(&begun.run);
             if !is_free && !is_in_store {
                 match self.bring_in_one(begun, End::Open).await {
                     Err(error @ OutageError::UnknownRun { .. }) => {
@@ -149,7 +141,7 @@ impl Outage {
                     }
                     brought_in => brought_in?,
                 };
-                self.others.lock().note_in_store(begun.run.clone(), record_id(begun));
+                self.others.note_in_store(begun.run.clone(), record_id(begun));
             }
         }
         Ok(())

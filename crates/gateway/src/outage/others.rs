@@ -8,6 +8,7 @@ use std::{
 };
 
 use hapax_core::{Classified, Problem, RecordId};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 use tracing::warn;
 
@@ -17,11 +18,8 @@ use super::{
 };
 use crate::{
     causes::with_causes,
-    spool::{Ended, Glance, Line, Other, Spool, directory, glance, listed},
+    spool::{Ended, Glance, Line, Other, Spool, Unreadable, directory, glance, listed},
 };
-
-/// How long what was seen counts.
-const FRESH: Duration = Duration::from_millis(100);
 
 /// A directory that changed so lately may change again within the same moment of its clock.
 const SETTLES: Duration = Duration::from_secs(2);
@@ -29,12 +27,27 @@ const SETTLES: Duration = Duration::from_secs(2);
 /// What is noted in the files of other processes, and was not brought in yet.
 pub(super) struct Others {
     database: PathBuf,
+    /// Held while files are read, and by nobody who serves a request.
+    reader: Mutex<Reader>,
+    noted: Mutex<Noted>,
+}
+
+#[derive(Default)]
+struct Reader {
     looked: Option<Instant>,
     /// How long the last reading took.
     took: Duration,
     /// The files, and when they were listed.
     listed: Option<(Vec<PathBuf>, SystemTime)>,
     seen: Vec<Glance>,
+}
+
+#[derive(Default)]
+struct Noted {
+    /// How long its reading took.
+    took: Duration,
+    /// Whether a file holds anything.
+    is_something: bool,
     /// The records that may have run.
     records: HashMap<RecordId, Ran>,
     /// The runs under way that the store knows of.
@@ -49,78 +62,81 @@ struct Ran {
 
 impl Others {
     pub(super) fn new(database: PathBuf) -> Self {
-        Self {
-            database,
-            looked: None,
-            took: Duration::ZERO,
-            listed: None,
-            seen: Vec::new(),
-            records: HashMap::new(),
-            in_store: HashSet::new(),
-        }
+        Self { database, reader: Mutex::default(), noted: Mutex::default() }
     }
 
     /// Whether anything is noted that the store may not know of.
     pub(super) fn are_there(&self) -> bool {
-        self.records.values().any(|ran| !ran.is_in_store)
+        self.noted.lock().records.values().any(|ran| !ran.is_in_store)
     }
 
     /// Whether a file of another process holds something.
     pub(super) fn hold_something(&self) -> bool {
-        self.seen.iter().any(|glance| !glance.is_empty())
+        self.noted.lock().is_something
+    }
+
+    /// How long it took to read them.
+    pub(super) fn took(&self) -> Duration {
+        self.noted.lock().took
     }
 
     /// What a request gets whose key another process had, and the store may not know it; `None`:
     /// nothing is known of it.
     pub(super) fn known(&self, id: &RecordId) -> Option<Problem> {
-        let ran = self.records.get(id)?;
+        let ran = self.noted.lock().records.get(id).copied()?;
         (!ran.may_again && !ran.is_in_store).then(ran_without_record)
     }
 
     /// The same, also where the store knows: it may not be there to say so.
     pub(super) fn ever_known(&self, id: &RecordId) -> Option<Problem> {
-        let ran = self.records.get(id)?;
+        let ran = self.noted.lock().records.get(id).copied()?;
         (!ran.may_again).then(ran_without_record)
     }
 
     pub(super) fn is_in_store(&self, run: &str) -> bool {
-        self.in_store.contains(run)
+        self.noted.lock().in_store.contains(run)
     }
 
-    pub(super) fn note_in_store(&mut self, run: String, id: Option<RecordId>) {
-        self.in_store.insert(run);
-        if let Some(ran) = id.and_then(|id| self.records.get_mut(&id)) {
+    pub(super) fn note_in_store(&self, run: String, id: Option<RecordId>) {
+        let mut noted = self.noted.lock();
+        noted.in_store.insert(run);
+        if let Some(ran) = id.and_then(|id| noted.records.get_mut(&id)) {
             ran.is_in_store = true;
         }
     }
 
-    /// Reads what changed since it was last read. Reads nothing where that was just now, unless it
-    /// `must`.
-    pub(super) fn catch_up(&mut self, own: Option<&Path>, must: bool) {
-        // What takes long to read is not read all the time.
-        let fresh = if must { self.took * 2 } else { FRESH.max(self.took * 10) };
-        if self.looked.is_some_and(|looked| looked.elapsed() < fresh) {
+    /// Reads what changed since it was last read. Blocks.
+    pub(super) fn catch_up(&self, own: Option<&Path>) {
+        let mut reader = self.reader.lock();
+        // Of what takes long to read, what was read just now counts.
+        if reader.looked.is_some_and(|looked| looked.elapsed() < reader.took * 2) {
             return;
         }
         let begun = Instant::now();
-        let seen = self.glance(own);
-        if seen != self.seen {
+        let seen = reader.glance(&self.database, own);
+        if seen != reader.seen {
+            let is_something = seen.iter().any(|glance| !glance.is_empty());
             // What changes while it is read is read again the next time.
-            self.seen = seen;
-            self.read(own);
-            self.took = begun.elapsed();
+            reader.seen = seen;
+            let others = read(&self.database, own);
+            reader.took = begun.elapsed();
+            let mut noted = self.noted.lock();
+            (noted.took, noted.is_something) = (reader.took, is_something);
+            others.iter().for_each(|others| noted.take_over(others));
         }
-        self.looked = Some(Instant::now());
+        reader.looked = Some(Instant::now());
     }
+}
 
-    fn glance(&mut self, own: Option<&Path>) -> Vec<Glance> {
-        let changed = std::fs::metadata(directory(&self.database)).and_then(|it| it.modified());
+impl Reader {
+    fn glance(&mut self, database: &Path, own: Option<&Path>) -> Vec<Glance> {
+        let changed = std::fs::metadata(directory(database)).and_then(|it| it.modified());
         let stands = self.listed.as_ref().zip(changed.ok()).is_some_and(|((_, at), changed)| {
             at.duration_since(changed).is_ok_and(|since| since > SETTLES)
         });
         if !stands {
             let now = SystemTime::now();
-            match listed(&self.database) {
+            match listed(database) {
                 Ok(paths) => self.listed = Some((paths, now)),
                 Err(error) => warn!(%error, "what other processes noted cannot be looked for"),
             }
@@ -129,15 +145,18 @@ impl Others {
         let paths = paths.filter(|path| Some(&***path) != own).cloned().collect::<Vec<_>>();
         glance(&paths)
     }
+}
 
-    fn read(&mut self, own: Option<&Path>) {
-        let others = match Spool::others(&self.database, own) {
-            Ok(others) => others,
-            Err(error) => {
-                warn!(%error, "what other processes noted cannot be looked for");
-                return;
-            }
-        };
+/// The files of other processes; `None` where they cannot be looked for.
+fn read(database: &Path, own: Option<&Path>) -> Option<Vec<Result<Other, Unreadable>>> {
+    let others = Spool::others(database, own);
+    others
+        .inspect_err(|error| warn!(%error, "what other processes noted cannot be looked for"))
+        .ok()
+}
+
+impl Noted {
+    fn take_over(&mut self, others: &[Result<Other, Unreadable>]) {
         // Of one that cannot be read, what was known of it stays known.
         let is_whole = others.iter().all(Result::is_ok);
         for unreadable in others.iter().filter_map(|other| other.as_ref().err()) {

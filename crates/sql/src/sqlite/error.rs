@@ -1,13 +1,14 @@
 //! What can be wrong with a SQLite file at start, and what became of a failed statement.
 
 use std::{
+    fs::{self, File},
     io,
     path::{Path, PathBuf},
     time::Duration,
 };
 
 use hapax_store::StoreError;
-use rusqlite::{Error, ErrorCode};
+use rusqlite::{Error, ErrorCode, ffi};
 use thiserror::Error as ThisError;
 
 /// Why a store cannot be opened. Each message names the cause and the remedy.
@@ -158,6 +159,17 @@ pub enum OpenError {
     /// No space left.
     #[error("no space is left for {0}; free space on its disk")]
     Full(PathBuf),
+    /// The disk, or the file system on it, fails.
+    #[error(
+        "the disk of {path} fails ({reason}); look at what the system's log says of it, and start \
+         again when it works"
+    )]
+    Disk {
+        /// The file.
+        path: PathBuf,
+        /// What failed.
+        reason: String,
+    },
     /// Anything else.
     #[error("{path} cannot be opened: {reason}")]
     Other {
@@ -167,6 +179,9 @@ pub enum OpenError {
         reason: String,
     },
 }
+
+/// What the system calls an error of a disk.
+const EIO: i32 = 5;
 
 impl OpenError {
     pub(super) fn from_io(path: &Path, error: &io::Error) -> Self {
@@ -178,6 +193,9 @@ impl OpenError {
             Kind::PermissionDenied => Self::PermissionDenied(shown),
             Kind::ReadOnlyFilesystem => Self::ReadOnly(shown),
             Kind::StorageFull | Kind::QuotaExceeded => Self::Full(shown),
+            _ if error.raw_os_error() == Some(EIO) => {
+                Self::Disk { path: shown, reason: error.to_string() }
+            }
             _ => Self::Other { path: shown, reason: error.to_string() },
         }
     }
@@ -185,6 +203,9 @@ impl OpenError {
     pub(super) fn from_sqlite(path: &Path, error: &Error, waited: Duration) -> Self {
         let path = path.to_owned();
         let reason = error.to_string();
+        if error.sqlite_error().is_some_and(|it| it.extended_code == ffi::SQLITE_IOERR_SHMSIZE) {
+            return Self::Full(path);
+        }
         match error.sqlite_error_code() {
             Some(ErrorCode::NotADatabase) => Self::NotADatabase(path),
             Some(ErrorCode::DatabaseCorrupt) => Self::Corrupt { path, reason },
@@ -192,13 +213,26 @@ impl OpenError {
                 Self::Locked { path, waited }
             }
             Some(ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
-                Self::PermissionDenied(path)
+                match look_into_directory(&path) {
+                    Ok(()) => Self::PermissionDenied(path),
+                    Err(error) => Self::from_io(&path, &error),
+                }
             }
             Some(ErrorCode::ReadOnly) => Self::ReadOnly(path),
             Some(ErrorCode::DiskFull) => Self::Full(path),
+            Some(ErrorCode::SystemIoFailure) => Self::Disk { path, reason },
             _ => Self::Other { path, reason },
         }
     }
+}
+
+/// Whether a file can be made beside this one, which SQLite does not say. The file itself is not
+/// opened for it: closing it again would give up locks that this process may have on it.
+fn look_into_directory(path: &Path) -> io::Result<()> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{}", std::process::id()));
+    File::create_new(&name)?;
+    fs::remove_file(&name)
 }
 
 /// Why an operation could not do its part of a transaction.

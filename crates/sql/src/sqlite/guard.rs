@@ -173,6 +173,14 @@ struct File {
     id: FileId,
 }
 
+/// Where SQLite has a file of a database: it follows symbolic links and keeps them beside the real
+/// one.
+pub(super) fn beside(database: &Path, suffix: &str) -> io::Result<PathBuf> {
+    let mut name = OsString::from(fs::canonicalize(database)?);
+    name.push(suffix);
+    Ok(PathBuf::from(name))
+}
+
 /// Which file a path names.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct FileId {
@@ -193,14 +201,9 @@ impl Files {
     /// The files as they are now, after the first transaction.
     pub(super) fn remember(path: &Path) -> io::Result<Self> {
         let main = File { path: path.to_owned(), id: FileId::of(path)? };
-        // SQLite follows symbolic links and keeps the companions beside the real file.
-        let real = fs::canonicalize(path)?;
-        let companions = ["-wal", "-shm"].into_iter().filter_map(|suffix| {
-            let mut name = OsString::from(&real);
-            name.push(suffix);
-            let path = PathBuf::from(name);
-            FileId::of(&path).ok().map(|id| File { path, id })
-        });
+        let companions = [beside(path, "-wal")?, beside(path, "-shm")?].into_iter();
+        let companions =
+            companions.filter_map(|path| FileId::of(&path).ok().map(|id| File { path, id }));
         Ok(Self { companions: companions.collect(), main })
     }
 

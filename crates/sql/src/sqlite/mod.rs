@@ -36,6 +36,7 @@ mod migrate;
 mod observations;
 mod open;
 mod policies;
+mod pulse;
 mod queue;
 mod readers;
 mod reconciling;
@@ -59,12 +60,15 @@ pub use inside::{OpenTransaction, Transactions};
 use error::Failure;
 use faults::Faults;
 use guard::{Guard, NodeId, Trip};
-use queue::Write;
+use pulse::Pulse;
+use queue::{GRACE, Write};
 use readers::{READERS, Readers};
 use reconciling::Lookout;
 use session::Session;
 use view::{Tx, View};
 use writer::Message;
+
+use crate::telemetry;
 
 /// How a file is opened and used.
 #[derive(Clone)]
@@ -128,10 +132,15 @@ impl fmt::Debug for SqliteConfig {
 /// If the file is replaced, removed or set back while it is open, nothing is written any more and
 /// [`Standing::standing`] says why, until the process is started again.
 ///
+/// While its disk hangs, loses commits or turns out damaged, what writes is refused at once, and
+/// the standing says so. It goes on by itself.
+///
 /// Its methods are called from within a tokio runtime that has a timer.
 pub struct SqliteStore {
     /// `None`: opened only to read.
     writer: Option<mpsc::Sender<Message>>,
+    /// The writer's.
+    pulse: Pulse,
     readers: Arc<Readers>,
     guard: Arc<Guard>,
     node: NodeId,
@@ -173,10 +182,12 @@ impl SqliteStore {
             timeout,
             Arc::clone(&faults),
         );
-        let writer = writer::start(session, Arc::clone(&readers), batch.max(1));
+        let pulse = Pulse::default();
+        let writer = writer::start(session, Arc::clone(&readers), pulse.clone(), batch.max(1));
         let writer = Some(writer.map_err(no_thread)?);
         Ok(Self {
             writer,
+            pulse,
             readers,
             guard,
             node,
@@ -202,6 +213,7 @@ impl SqliteStore {
         let readers = Readers::start(connections, &guard, &clock, timeout).map_err(no_thread)?;
         Ok(Self {
             writer: None,
+            pulse: Pulse::default(),
             readers: Arc::new(readers),
             guard,
             node: NodeId::new([0; 16]),
@@ -243,6 +255,7 @@ impl SqliteStore {
     ) -> Reply<'_, T> {
         Box::pin(async move {
             let writer = self.writer.as_ref().ok_or(StoreError::ReadOnly)?;
+            self.gets_on(|bound| self.pulse.hangs(bound))?;
             let (call, caller) = queue::call(self.timeout);
             let message = Message::Write(Box::new(Write::new(work, call)));
             if writer.send(message).is_err() {
@@ -257,12 +270,29 @@ impl SqliteStore {
         work: impl FnOnce(&View<'_>) -> Result<T, Failure> + Send + 'static,
     ) -> Reply<'_, T> {
         Box::pin(async move {
+            self.gets_on(|bound| self.readers.hang(bound))?;
             let (call, caller) = queue::call(self.timeout);
             if self.readers.read(work, call).is_err() {
                 return Err(self.gone());
             }
             caller.answer().await
         })
+    }
+
+    /// Queues nothing for threads of which it is known that they get nowhere: nobody would wait for
+    /// it, and it would be held until the disk answers.
+    fn gets_on(&self, hangs: impl FnOnce(Duration) -> bool) -> Result<(), StoreError> {
+        if !hangs(self.timeout.saturating_add(GRACE)) {
+            return Ok(());
+        }
+        let error = self.hanging();
+        telemetry::failed(&error);
+        Err(error)
+    }
+
+    fn hanging(&self) -> StoreError {
+        let reason = format!("the disk has not answered for more than {:?}", self.timeout);
+        StoreError::Unavailable { reason }
     }
 
     /// Why no thread takes an operation.
@@ -414,7 +444,14 @@ impl Standing for SqliteStore {
     }
 
     fn standing(&self) -> StandingState {
-        self.guard.standing()
+        let bound = self.timeout.saturating_add(GRACE);
+        match self.guard.standing() {
+            // Who hangs cannot say so.
+            StandingState::Ready if self.pulse.hangs(bound) || self.readers.hang(bound) => {
+                StandingState::Failing { reason: self.hanging().to_string() }
+            }
+            standing => standing,
+        }
     }
 
     fn distrust(&self, reason: String) {

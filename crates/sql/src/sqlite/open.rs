@@ -4,7 +4,7 @@
 use std::{
     fs::{self, OpenOptions},
     io::{self, ErrorKind},
-    os::unix::fs::OpenOptionsExt,
+    os::unix::fs::{FileExt, OpenOptionsExt},
     path::{Path, PathBuf},
     thread,
     time::{Duration, Instant},
@@ -15,7 +15,7 @@ use rusqlite::{Connection, OpenFlags};
 use super::{
     SqliteConfig,
     error::{OpenError, is_busy},
-    guard::{FileId, Files, Mark, NodeId},
+    guard::{FileId, Files, Mark, NodeId, beside},
     migrate::{self, Content, KNOWN, Schema},
     sql,
 };
@@ -172,6 +172,8 @@ fn must_be_file(path: &Path, found: &fs::Metadata) -> Result<(), OpenError> {
 /// Why a file could not be prepared.
 enum Failed {
     Sqlite(rusqlite::Error),
+    /// The log could not be written over itself.
+    Log(io::Error),
     NotHapax,
     /// Nothing was ever put in.
     Unused,
@@ -193,6 +195,7 @@ impl Failed {
         let shown = path.to_owned();
         match self {
             Self::Sqlite(error) => OpenError::from_sqlite(path, &error, waited),
+            Self::Log(error) => OpenError::from_io(path, &error),
             Self::NotHapax => OpenError::NotHapax(shown),
             Self::Unused => OpenError::Unused(shown),
             Self::ReadOnly => OpenError::ReadOnly(shown),
@@ -272,10 +275,34 @@ fn prepare(conn: &Connection, config: &SqliteConfig) -> Result<Mark, Failed> {
         conn.pragma_update_and_check(None, "max_page_count", pages.max(1), |_| Ok(()))?;
     }
     conn.execute_batch(sql::BEGIN)?;
-    let mark = register(conn, config.clock.now().as_micros());
+    let mark = force_log(&config.path)
+        .map_err(Failed::Log)
+        .and_then(|()| register(conn, config.clock.now().as_micros()));
     let end = if mark.is_ok() { sql::COMMIT } else { sql::ROLLBACK };
     conn.execute_batch(end)?;
     mark
+}
+
+/// Writes the log over itself and forces it to disk; in a transaction that keeps writers out.
+///
+/// A commit whose fsync failed is in the log all the same, as the system's memory has it, which may
+/// take it for written. Whoever comes after a crash reads it there and takes it for a commit, and
+/// what is committed behind it would be on disk without it.
+fn force_log(path: &Path) -> io::Result<()> {
+    const PIECE: usize = 1 << 16;
+    // SQLite has no locks on the log itself, so that closing it again gives none up.
+    let log = match OpenOptions::new().read(true).write(true).open(beside(path, "-wal")?) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        opened => opened?,
+    };
+    let (mut piece, mut at) = (vec![0; PIECE], 0);
+    loop {
+        let read = log.read_at(&mut piece, at)?;
+        let Some(bytes) = piece.get(..read).filter(|bytes| !bytes.is_empty()) else { break };
+        log.write_all_at(bytes, at)?;
+        at = at.saturating_add(read as u64);
+    }
+    if at == 0 { Ok(()) } else { log.sync_all() }
 }
 
 /// Brings the schema up to date and gives this node its mark, in one transaction.

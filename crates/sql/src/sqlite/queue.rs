@@ -40,7 +40,7 @@ impl Claim {
 }
 
 /// How much later than the thread, which knows the better reason, the caller gives up.
-const GRACE: Duration = Duration::from_millis(250);
+pub(super) const GRACE: Duration = Duration::from_millis(250);
 
 /// A call that is to be taken up within `timeout`.
 pub(super) fn call<T>(timeout: Duration) -> (Call<T>, Caller<T>) {

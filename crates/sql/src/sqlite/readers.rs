@@ -13,6 +13,7 @@ use rusqlite::Connection;
 use super::{
     error::Failure,
     guard::Guard,
+    pulse::Pulse,
     queue::{Call, late},
     sql,
     view::View,
@@ -25,6 +26,7 @@ pub(super) const READERS: usize = 2;
 pub(super) struct Readers {
     queue: mpsc::Sender<Message>,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    pulses: Vec<Pulse>,
 }
 
 enum Message {
@@ -38,6 +40,7 @@ struct Reader {
     guard: Arc<Guard>,
     clock: Arc<dyn Clock>,
     timeout: Duration,
+    pulse: Pulse,
     queue: Arc<Mutex<mpsc::Receiver<Message>>>,
 }
 
@@ -50,8 +53,10 @@ impl Readers {
     ) -> std::io::Result<Self> {
         let (sender, receiver) = mpsc::channel();
         let receiver = Arc::new(Mutex::new(receiver));
-        let readers = connections.into_iter().map(|conn| Reader {
+        let pulses = connections.iter().map(|_| Pulse::default()).collect::<Vec<_>>();
+        let readers = connections.into_iter().zip(&pulses).map(|(conn, pulse)| Reader {
             conn,
+            pulse: pulse.clone(),
             guard: Arc::clone(guard),
             clock: Arc::clone(clock),
             timeout,
@@ -64,7 +69,7 @@ impl Readers {
                     .spawn(move || reader.serve())
             })
             .collect::<std::io::Result<_>>()?;
-        Ok(Self { queue: sender, threads: Mutex::new(threads) })
+        Ok(Self { queue: sender, threads: Mutex::new(threads), pulses })
     }
 
     /// Hands a reading to the next thread that is free.
@@ -77,6 +82,11 @@ impl Readers {
         self.queue
             .send(message)
             .map_err(|_| StoreError::Unavailable { reason: "the store was closed".to_owned() })
+    }
+
+    /// Whether none of them gets on.
+    pub(super) fn hang(&self, bound: Duration) -> bool {
+        self.pulses.iter().all(|pulse| pulse.hangs(bound))
     }
 
     /// Finishes what was handed over, and closes the connections.
@@ -98,9 +108,13 @@ impl Reader {
     fn serve(self) {
         loop {
             // Whoever has the lock waits for the next message, the others for the lock.
+            self.pulse.rests();
             let message = self.queue.lock().recv();
             match message {
-                Ok(Message::Read(reading)) => reading.run(&self),
+                Ok(Message::Read(reading)) => {
+                    self.pulse.works();
+                    reading.run(&self);
+                }
                 Ok(Message::Stop) | Err(_) => return,
             }
         }

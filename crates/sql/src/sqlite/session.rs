@@ -28,6 +28,9 @@ pub(super) struct Session {
     pub(super) timeout: Duration,
     pub(super) faults: Arc<Faults>,
     neighbours: Neighbours,
+    /// Why what writes is rolled back: nobody could tell what became of its commit, or the file is
+    /// damaged.
+    held_back: Option<StoreError>,
     /// From a transaction's beginning to its end.
     turn: Option<Turn>,
 }
@@ -78,7 +81,8 @@ impl Session {
         faults: Arc<Faults>,
     ) -> Self {
         let neighbours = Neighbours::default();
-        Self { conn, guard, mark, clock, timeout, faults, neighbours, turn: None }
+        let (held_back, turn) = (None, None);
+        Self { conn, guard, mark, clock, timeout, faults, neighbours, held_back, turn }
     }
 
     /// Begins a transaction with the write lock; waits for it until `deadline`.
@@ -109,16 +113,33 @@ impl Session {
         }
     }
 
+    /// Answers only what writes nothing from now on, and tells all else why.
+    pub(super) fn hold_back(&mut self, why: StoreError) {
+        self.held_back = Some(why);
+    }
+
+    /// Lets everything be written again; tells why it was not.
+    pub(super) const fn let_go(&mut self) -> Option<StoreError> {
+        self.held_back.take()
+    }
+
+    /// Whether SQLite finds nothing wrong with any part of the file. It reads all of it.
+    pub(super) fn is_whole(&self) -> bool {
+        let found = self.conn.query_row(sql::CHECK, (), |row| row.get::<_, String>(0));
+        found.is_ok_and(|found| found == "ok")
+    }
+
     /// Runs `work` in the transaction that was begun, if the store is the known one, and ends it.
+    /// Tells whether there was anything to commit.
     pub(super) fn run(
         &mut self,
         work: impl FnOnce(&Tx<'_>) -> Result<(), StoreError>,
-    ) -> Result<(), Ended> {
+    ) -> Result<bool, Ended> {
         let ended = self.try_run(work);
         self.end();
         // Once more: what was written into a file that is gone from its path is not written.
         match (ended, self.guard.files().check()) {
-            (Ok(()), Err(trip)) => Err(Ended::Tripped(trip)),
+            (Ok(_), Err(trip)) => Err(Ended::Tripped(trip)),
             (ended, _) => ended,
         }
     }
@@ -126,7 +147,7 @@ impl Session {
     fn try_run(
         &mut self,
         work: impl FnOnce(&Tx<'_>) -> Result<(), StoreError>,
-    ) -> Result<(), Ended> {
+    ) -> Result<bool, Ended> {
         // Read under the lock, so that the store's time and the order of commits agree.
         let now = self.clock.now();
         let seq = match self.mark.verify(&self.conn)? {
@@ -140,12 +161,15 @@ impl Session {
         let tx = Tx::new(&self.conn, now, self.mark.epoch());
         work(&tx)?;
         if !tx.wrote() {
-            return Ok(());
+            return Ok(false);
+        }
+        if let Some(why) = &self.held_back {
+            return Err(why.clone().into());
         }
         let node = self.mark.node;
         tx.execute_one(sql::ADVANCE_MARK, (node.as_bytes(), seq, now.as_micros()))
             .map_err(Failure::into_error)?;
-        self.commit(seq)
+        self.commit(seq).map(|()| true)
     }
 
     /// Commits what moves the mark on from `seq`.
@@ -223,15 +247,18 @@ impl Session {
     }
 
     /// Brings the log into the database and cuts it to nothing, unless somebody is reading it.
-    pub(super) fn checkpoint(&self) {
-        checkpoint(&self.conn);
+    ///
+    /// # Errors
+    /// When it cannot be brought in.
+    pub(super) fn checkpoint(&self) -> rusqlite::Result<()> {
+        checkpoint(&self.conn)
     }
 
     /// Closes the store in order.
     pub(super) fn close(self) {
         self.roll_back();
         if self.guard.files().check().is_ok() {
-            self.checkpoint();
+            warn_of(self.checkpoint());
             close(self.conn);
         } else {
             self.abandon();
@@ -248,7 +275,7 @@ impl Session {
         let left_over = files.companions_are_left_over();
         if left_over {
             // Into the file that was opened, wherever that is now.
-            checkpoint(&conn);
+            warn_of(checkpoint(&conn));
         }
         // Nothing of ours may go into what is at the path, and nothing there be removed.
         match conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true) {
@@ -268,8 +295,12 @@ impl Session {
 }
 
 /// Whether it is done, or somebody is reading the log, is seen by the log's length.
-fn checkpoint(conn: &Connection) {
-    if let Err(error) = conn.query_row(sql::CHECKPOINT, (), |_| Ok(())) {
+fn checkpoint(conn: &Connection) -> rusqlite::Result<()> {
+    conn.query_row(sql::CHECKPOINT, (), |_| Ok(()))
+}
+
+fn warn_of(checkpointed: rusqlite::Result<()>) {
+    if let Err(error) = checkpointed {
         tracing::warn!(%error, "the write-ahead log could not be checkpointed");
     }
 }

@@ -88,6 +88,8 @@ statements! {
         "SELECT epoch, (SELECT n FROM hapax_policy WHERE digest = ?1) FROM hapax_store";
 
     CHECKPOINT = "PRAGMA wal_checkpoint(TRUNCATE)";
+    /// Answers `ok` where nothing is wrong.
+    CHECK = "PRAGMA integrity_check(1)";
     /// Changes when another connection has committed.
     DATA_VERSION = "PRAGMA data_version";
 

@@ -48,7 +48,8 @@ pub(super) fn sweep(
         }
     }
     tx.execute(sql::PURGE_OBSERVED, params![now, limit])?;
-    let dead = tx.now.before(DEAD_MARK).as_micros();
+    // By both clocks, too: a clock that jumped is no sign that a node is gone.
+    let dead = tx.now.min(own_clock).before(DEAD_MARK).as_micros();
     tx.execute(sql::PURGE_MARKS, params![dead, node.as_bytes()])?;
     Ok(Swept { bodies: outcomes.len(), purged: tombstones.len() })
 }

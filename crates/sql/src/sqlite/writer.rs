@@ -15,6 +15,7 @@ use tokio::sync::oneshot;
 
 use super::{
     guard::{Guard, Trip},
+    pulse::Pulse,
     queue::{Queued, late},
     readers::Readers,
     session::{Ended, Session},
@@ -40,16 +41,28 @@ const IDLE: Duration = Duration::from_millis(250);
 /// what it grows to before SQLite starts over in it.
 const LONG_LOG: u64 = 8 << 20;
 
+/// How often the log's length is looked at under load.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// The pause between two tries whether commits get through again.
+const TRIAL: Duration = Duration::from_millis(250);
+
+/// The shortest pause between two looks at the whole of a file that was found damaged; the longest
+/// is so many times as long as a look takes.
+const LOOK_AT_ALL: (Duration, u32) = (Duration::from_secs(1), 10);
+
 /// Starts the thread; it ends when it is told to close or nobody can tell it anything any more.
 pub(super) fn start(
     session: Session,
     readers: Arc<Readers>,
+    pulse: Pulse,
     batch: usize,
 ) -> std::io::Result<mpsc::Sender<Message>> {
     let (sender, queue) = mpsc::channel();
     let guard = Arc::clone(&session.guard);
-    let timeout = session.timeout;
-    let writer = Writer { session: Some(session), guard, readers, queue, batch, timeout };
+    let (timeout, log) = (session.timeout, Log::default());
+    let session = Some(session);
+    let writer = Writer { session, guard, readers, queue, batch, timeout, pulse, log, trial: None };
     thread::Builder::new().name("hapax-sqlite-write".to_owned()).spawn(move || writer.serve())?;
     Ok(sender)
 }
@@ -62,6 +75,18 @@ struct Writer {
     queue: mpsc::Receiver<Message>,
     batch: usize,
     timeout: Duration,
+    pulse: Pulse,
+    log: Log,
+    /// While nothing is written: when it is tried whether that can be again.
+    trial: Option<Instant>,
+}
+
+/// What is known of the write-ahead log's length.
+#[derive(Default)]
+struct Log {
+    looked: Option<Instant>,
+    /// Whether it could not be cut, which has been said.
+    stays: bool,
 }
 
 impl Drop for Writer {
@@ -77,8 +102,12 @@ impl Writer {
         loop {
             let message = match behind.take() {
                 Some(message) => Ok(message),
-                None => self.queue.recv_timeout(IDLE),
+                None => {
+                    self.pulse.rests();
+                    self.queue.recv_timeout(IDLE)
+                }
             };
+            self.pulse.works();
             match message {
                 Ok(Message::Write(first)) => behind = self.write(first),
                 Ok(Message::Distrust(trip)) => self.distrust(&trip),
@@ -98,6 +127,7 @@ impl Writer {
     /// was no job.
     fn write(&mut self, first: Job) -> Option<Message> {
         let mut batch = Vec::with_capacity(self.batch);
+        self.try_again();
         if let Err(error) = self.begin(&first) {
             first.answer(Err(error));
             return None;
@@ -108,12 +138,64 @@ impl Writer {
         telemetry::batch(batch.len());
         match self.commit(&mut batch) {
             // One job may be the reason: each gets a transaction of its own.
-            Err(StoreError::Unavailable { .. } | StoreError::Full) if batch.len() > 1 => {
+            Err(StoreError::Unavailable { .. } | StoreError::Full | StoreError::Corrupt { .. })
+                if batch.len() > 1 =>
+            {
                 batch.into_iter().for_each(|job| self.write_alone(job));
             }
             result => batch.into_iter().for_each(|job| job.answer(result.clone())),
         }
+        if self.log.looked.is_none_or(|looked| looked.elapsed() > LOOK) {
+            self.look_after_log();
+        }
         behind
+    }
+
+    /// While nothing is written, finds out now and then whether that can be again.
+    fn try_again(&mut self) {
+        let due = self.trial.is_some_and(|next| next <= Instant::now());
+        let Some(session) = self.session.as_mut().filter(|_| due) else { return };
+        let Some(why) = session.let_go() else { return };
+        let begun = Instant::now();
+        let mut pause = TRIAL;
+        if matches!(why, StoreError::Corrupt { .. }) {
+            // A disk that cannot be read is damage to SQLite, too.
+            let is_whole = session.is_whole();
+            let (shortest, times) = LOOK_AT_ALL;
+            pause = shortest.max(begun.elapsed().saturating_mul(times));
+            if !is_whole {
+                return self.hold_back(why, pause);
+            }
+        }
+        // A commit that nobody waits for: what it comes to need not be known.
+        let deadline = Instant::now().checked_add(self.timeout).unwrap_or_else(Instant::now);
+        let tried = session.begin(deadline).map_err(Ended::from);
+        let tried = tried.and_then(|()| {
+            session.run(|tx| {
+                tx.touch();
+                Ok(())
+            })
+        });
+        match tried {
+            Ok(_) => {
+                self.trial = None;
+                self.guard.note(&Ok(()));
+            }
+            Err(Ended::Tripped(trip)) => {
+                self.trip(&trip);
+            }
+            Err(Ended::NotWritten(_) | Ended::Unknown(_)) => self.hold_back(why, pause),
+        }
+    }
+
+    /// Lets nothing be written until a trial after this pause has succeeded. Each commit whose
+    /// answer is lost has to be found out about by its caller, however many they are and however
+    /// long it lasts; and in a damaged file a record may not be found that is there.
+    fn hold_back(&mut self, why: StoreError, pause: Duration) {
+        self.trial = Instant::now().checked_add(pause);
+        if let Some(session) = &mut self.session {
+            session.hold_back(why);
+        }
     }
 
     fn write_alone(&mut self, job: Job) {
@@ -126,6 +208,7 @@ impl Writer {
 
     /// Begins a transaction, if the store is still the known one and the job's time is not over.
     fn begin(&mut self, job: &Job) -> Result<(), StoreError> {
+        self.pulse.works();
         let deadline = job.deadline();
         if let Err(trip) = self.guard.files().check() {
             return Err(self.trip(&trip));
@@ -141,7 +224,7 @@ impl Writer {
         }
         let begun = session.begin(deadline);
         if begun.is_err() {
-            self.guard.note(&begun);
+            self.note(&begun);
         }
         begun
     }
@@ -175,30 +258,55 @@ impl Writer {
         let Some(session) = &mut self.session else {
             return Err(closed());
         };
-        let mut ended = run(session, batch);
-        if let Err(Ended::Unknown(reason)) = ended {
-            // Every job recognises its own work: issued again, it finds out and changes nothing.
-            tracing::warn!(%reason, "the answer of a commit was lost; it is issued again");
-            let again = Instant::now().checked_add(self.timeout);
-            let again = session.begin(again.unwrap_or_else(Instant::now)).map_err(Ended::from);
-            ended = match again.and_then(|()| run(session, batch)) {
-                Ok(()) => Ok(()),
-                Err(second) => {
-                    if let Ended::Tripped(trip) = &second {
-                        self.trip(trip);
-                    }
-                    Err(Ended::Unknown(reason))
-                }
-            };
-        }
+        let ended = match run(session, batch) {
+            Err(Ended::Unknown(reason)) => self.find_out(batch, reason),
+            ended => ended,
+        };
         let result = match ended {
-            Ok(()) => Ok(()),
+            // What only reads says nothing of how writing goes.
+            Ok(false) => return Ok(()),
+            Ok(true) => Ok(()),
             Err(Ended::NotWritten(error)) => Err(error),
             Err(Ended::Unknown(reason)) => Err(StoreError::AnswerLost { reason }),
             Err(Ended::Tripped(trip)) => Err(self.trip(&trip)),
         };
-        self.guard.note(&result);
+        self.note(&result);
         result
+    }
+
+    /// Finds out what became of a commit: every job recognises its own work, and issued again
+    /// changes nothing where that is there.
+    fn find_out(&mut self, batch: &mut [Job], reason: String) -> Result<bool, Ended> {
+        tracing::warn!(%reason, "the answer of a commit was lost; it is issued again");
+        self.pulse.works();
+        let Some(session) = &mut self.session else {
+            return Err(Ended::Unknown(reason));
+        };
+        let deadline = Instant::now().checked_add(self.timeout).unwrap_or_else(Instant::now);
+        if session.begin(deadline).is_err() {
+            return Err(Ended::Unknown(reason));
+        }
+        match run(session, batch) {
+            Ok(wrote) => return Ok(wrote),
+            Err(Ended::Tripped(trip)) => {
+                self.trip(&trip);
+            }
+            Err(Ended::NotWritten(_) | Ended::Unknown(_)) => {
+                let why = format!("the last commit's answer was lost: {reason}");
+                self.hold_back(StoreError::Unavailable { reason: why }, TRIAL);
+            }
+        }
+        Err(Ended::Unknown(reason))
+    }
+
+    /// Notes how writing went.
+    fn note(&mut self, result: &Result<(), StoreError>) {
+        self.guard.note(result);
+        if let Err(error @ StoreError::Corrupt { .. }) = result
+            && self.trial.is_none()
+        {
+            self.hold_back(error.clone(), LOOK_AT_ALL.0);
+        }
     }
 
     /// Stops writing until a restart.
@@ -229,11 +337,32 @@ impl Writer {
         }
         if let Err(trip) = self.guard.files().check() {
             self.trip(&trip);
-        } else if self.guard.files().log_bytes() > LONG_LOG
-            && let Some(session) = &self.session
-        {
-            session.checkpoint();
+        } else {
+            self.look_after_log();
         }
+    }
+
+    /// SQLite brings the log into the database by itself, and says nothing when it cannot.
+    fn look_after_log(&mut self) {
+        self.log.looked = Some(Instant::now());
+        let Some(session) = &self.session else { return };
+        let bytes = self.guard.files().log_bytes();
+        telemetry::log(bytes);
+        if bytes <= LONG_LOG {
+            self.log.stays = false;
+            return;
+        }
+        self.pulse.works();
+        let cut = session.checkpoint();
+        if let Err(error) = &cut
+            && !self.log.stays
+        {
+            tracing::warn!(
+                %error, bytes,
+                "the write-ahead log cannot be brought into the database; it grows"
+            );
+        }
+        self.log.stays = cut.is_err();
     }
 
     fn close(mut self) {
@@ -249,7 +378,7 @@ impl Writer {
     }
 }
 
-fn run(session: &mut Session, batch: &mut [Job]) -> Result<(), Ended> {
+fn run(session: &mut Session, batch: &mut [Job]) -> Result<bool, Ended> {
     session.run(|tx| batch.iter_mut().try_for_each(|job| job.run(tx)))
 }
 

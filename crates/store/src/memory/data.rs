@@ -16,11 +16,15 @@ use super::{
     observed::ObservedTable,
     reconciling::Watch,
 };
-use crate::{Claimed, HistoryEntry, ListFilter, Listed, Swept, Written};
+use crate::{Claimed, HistoryEntry, ListFilter, Listed, SecretPin, Swept, Written};
 
-/// Everything that the store holds, and that goes back in time with it.
+/// Everything that a store in memory holds, as a value: what goes back in time with it.
+///
+/// It is what [`MemoryStore`](super::MemoryStore) keeps behind its lock. Here a write takes its time
+/// as an argument and asks no mark: for models and simulations, which have the whole world as a
+/// value, and guard each write by an [`Anchor`](super::Anchor) themselves.
 #[derive(Clone, Default)]
-pub(super) struct Data {
+pub struct Data {
     /// The incarnation; attempts are made under it.
     pub(super) epoch: u32,
     /// Where the mark of each node stands.
@@ -39,24 +43,66 @@ pub(super) struct Data {
 
 /// A record with what belongs to it.
 #[derive(Clone)]
-pub(super) struct Row {
-    pub(super) record: Record,
+pub struct Row {
+    /// The record.
+    pub record: Record,
     /// The stored outcome, or the observed answer of an uncertain record.
-    pub(super) response: Option<StoredResponse>,
+    pub response: Option<StoredResponse>,
     pub(super) steps: Vec<Step>,
     pub(super) history: Vec<HistoryEntry>,
     /// There while its outcome is looked for.
-    pub(super) watch: Option<Watch>,
+    pub watch: Option<Watch>,
 }
 
 impl Data {
-    pub(super) fn claim(&mut self, claim: &NewClaim, now: StoreTime) -> Claimed {
+    /// The incarnation; attempts are made under it.
+    pub const fn epoch(&self) -> u32 {
+        self.epoch
+    }
+
+    /// Makes it another incarnation.
+    pub const fn raise_epoch(&mut self) {
+        self.epoch += 1;
+    }
+
+    /// Every row, in the order of claims.
+    pub fn rows(&self) -> impl Iterator<Item = &Row> {
+        self.rows.values()
+    }
+
+    /// Stores a policy's canonical text.
+    pub fn remember_policy(
+        &mut self,
+        digest: PolicyDigest,
+        operation: OperationName,
+        text: String,
+    ) {
+        self.policies.entry(digest).or_insert((operation, text));
+    }
+
+    /// Stores the fingerprint of a version of the effect secret, or compares it with the stored one.
+    pub fn pin_secret(&mut self, version: u32, fingerprint: [u8; 16]) -> SecretPin {
+        match self.secrets.entry(version).or_insert(fingerprint) {
+            pinned if *pinned == fingerprint => SecretPin::Same,
+            _ => SecretPin::Different,
+        }
+    }
+
+    /// Claims a record that nobody has.
+    pub fn claim(&mut self, claim: &NewClaim, now: StoreTime) -> Claimed {
         match self.row(&claim.id) {
             Some(row) if row.record.is_live_claim_of(&claim.owner) => {
                 Claimed::Ours(Box::new(row.record.clone()))
             }
             Some(row) => Claimed::Theirs(Box::new(row.found(now))),
             None => Claimed::Ours(Box::new(self.insert(claim, now))),
+        }
+    }
+
+    /// Takes a record away, as if it had never been: a fault.
+    pub fn remove(&mut self, id: &RecordId) {
+        if let Some(row) = self.index.remove(id).and_then(|claim| self.rows.remove(&claim)) {
+            self.forget(&row.record);
         }
     }
 
@@ -76,7 +122,8 @@ impl Data {
         record
     }
 
-    pub(super) fn advance(&mut self, advance: &Advance, now: StoreTime) -> Claimed {
+    /// Moves a record to its next attempt, if it still is as it was seen.
+    pub fn advance(&mut self, advance: &Advance, now: StoreTime) -> Claimed {
         let epoch = self.epoch;
         let Some(row) = self.row_mut(&advance.claim.id) else {
             return Claimed::Gone;
@@ -104,7 +151,8 @@ impl Data {
         Claimed::Ours(Box::new(moved))
     }
 
-    pub(super) fn doubt(&mut self, id: &RecordId, seen: &Seen, now: StoreTime) -> Option<Found> {
+    /// Makes an executing record whose lease is over uncertain, if it still is as it was seen.
+    pub fn doubt(&mut self, id: &RecordId, seen: &Seen, now: StoreTime) -> Option<Found> {
         let row = self.row_mut(id)?;
         if let Ok(next) = row.record.doubt(seen, now) {
             row.replace(next, now);
@@ -112,7 +160,8 @@ impl Data {
         Some(row.found(now))
     }
 
-    pub(super) fn admit(
+    /// Admits the effect.
+    pub fn admit(
         &mut self,
         by: &Ownership,
         lease: Duration,
@@ -122,16 +171,13 @@ impl Data {
         self.write(by, now, |record| record.admit(by, lease, resend_before, now))
     }
 
-    pub(super) fn renew(&mut self, by: &Ownership, lease: Duration, now: StoreTime) -> Written {
+    /// Extends the lease.
+    pub fn renew(&mut self, by: &Ownership, lease: Duration, now: StoreTime) -> Written {
         self.write(by, now, |record| record.renew(by, lease, now))
     }
 
-    pub(super) fn settle(
-        &mut self,
-        by: &Ownership,
-        settlement: Settlement,
-        now: StoreTime,
-    ) -> Written {
+    /// Ends the attempt, or makes it uncertain.
+    pub fn settle(&mut self, by: &Ownership, settlement: Settlement, now: StoreTime) -> Written {
         let settled_before = self.row(&by.id).is_some_and(|row| row.record.ending.is_some());
         let written = self.write(by, now, |record| record.settle(by, &settlement, now));
         if let (Written::Done(record), false) = (&written, settled_before) {
@@ -183,7 +229,7 @@ impl Data {
     }
 
     /// Forgets what is over at `now`, which both clocks have passed.
-    pub(super) fn sweep(&mut self, now: StoreTime, limit: usize) -> Swept {
+    pub fn sweep(&mut self, now: StoreTime, limit: usize) -> Swept {
         let mut swept = Swept::default();
         while swept.bodies < limit
             && let Some(claim) = pop_over(&mut self.outcomes_over, now)
@@ -222,7 +268,8 @@ impl Data {
         }
     }
 
-    pub(super) fn find(&self, id: &RecordId, now: StoreTime) -> Option<Found> {
+    /// The record with its response, if it is there.
+    pub fn find(&self, id: &RecordId, now: StoreTime) -> Option<Found> {
         self.row(id).map(|row| row.found(now))
     }
 
@@ -250,11 +297,13 @@ impl Data {
         self.rows.get(&claim).map(|row| row.history.clone()).unwrap_or_default()
     }
 
-    pub(super) fn row(&self, id: &RecordId) -> Option<&Row> {
+    /// A row, if it is there.
+    pub fn row(&self, id: &RecordId) -> Option<&Row> {
         self.rows.get(self.index.get(id)?)
     }
 
-    pub(super) fn row_mut(&mut self, id: &RecordId) -> Option<&mut Row> {
+    /// A row, to be tampered with: faults and seeded bugs.
+    pub fn row_mut(&mut self, id: &RecordId) -> Option<&mut Row> {
         self.rows.get_mut(self.index.get(id)?)
     }
 }

@@ -17,8 +17,8 @@ use crate::{
 };
 
 /// How the outcome of an uncertain record is looked for.
-#[derive(Clone)]
-pub(super) struct Watch {
+#[derive(Clone, Debug, Hash)]
+pub struct Watch {
     pub(super) due: StoreTime,
     pub(super) probes: u32,
     pub(super) evidence: Option<Evidence>,
@@ -29,6 +29,11 @@ pub(super) struct Watch {
 impl Watch {
     const fn new(due: StoreTime) -> Self {
         Self { due, probes: 0, evidence: None, held: None }
+    }
+
+    /// Who looks into it now, or did last.
+    pub fn holder(&self) -> Option<Owner> {
+        self.held.map(|(holder, _)| holder)
     }
 
     fn is_held_by(&self, holder: &Owner) -> bool {
@@ -71,7 +76,8 @@ impl Row {
 }
 
 impl Data {
-    pub(super) fn doubt_abandoned(&mut self, limit: usize, now: StoreTime) -> Doubted {
+    /// Makes executing records whose lease is over uncertain.
+    pub fn doubt_abandoned(&mut self, limit: usize, now: StoreTime) -> Doubted {
         let mut doubted = Doubted::default();
         for row in self.rows.values_mut() {
             let Ok(next) = row.record.doubt(&row.record.seen(), now) else { continue };
@@ -88,7 +94,8 @@ impl Data {
         doubted
     }
 
-    pub(super) fn take_due(&mut self, take: &TakeDue, now: StoreTime) -> Vec<Due> {
+    /// Takes uncertain records that are due and that nobody holds.
+    pub fn take_due(&mut self, take: &TakeDue, now: StoreTime) -> Vec<Due> {
         let policies = &self.policies;
         let operation_of = |record: &Record| policies.get(&record.policy).map(|(name, _)| name);
         let is_due = |row: &Row| {
@@ -121,7 +128,8 @@ impl Data {
         taken
     }
 
-    pub(super) fn put_off(&mut self, put_off: &PutOff, now: StoreTime) -> bool {
+    /// Lets go of a record that stays uncertain, until it is due again.
+    pub fn put_off(&mut self, put_off: &PutOff, now: StoreTime) -> bool {
         let PutOff { of, holder, after, evidence, statement } = put_off;
         let Some(row) = self.row_mut(&of.id) else { return false };
         let is_it = row.record.ownership() == *of && row.is_uncertain(now);
@@ -142,7 +150,8 @@ impl Data {
         true
     }
 
-    pub(super) fn judge(
+    /// Ends the attempt of an uncertain record by what is certain now.
+    pub fn judge(
         &mut self,
         judgement: &Judgement,
         holder: Option<Owner>,
@@ -174,7 +183,8 @@ impl Data {
         Written::Done(Box::new(next))
     }
 
-    pub(super) fn prove(&mut self, proof: &Proof, now: StoreTime) -> Written {
+    /// Settles a record that was freed by proof that the effect exists.
+    pub fn prove(&mut self, proof: &Proof, now: StoreTime) -> Written {
         let epoch = self.epoch;
         let Some(row) = self.row_mut(&proof.of.id) else { return Written::Missing };
         let next = match row.record.prove(proof, epoch, now) {
@@ -201,7 +211,8 @@ impl Data {
         Written::Done(Box::new(next))
     }
 
-    pub(super) fn close_earlier(
+    /// Moves an uncertain record to an attempt that closes the earlier ones.
+    pub fn close_earlier(
         &mut self,
         of: &Ownership,
         closing: Owner,

@@ -1,6 +1,6 @@
 //! Answers of every shape, and what a retry gets of them.
 
-use hapax_e2e::{Answer, Request, Stage, UpstreamKind, eventually, fresh_key};
+use hapax_testkit::{Answer, Request, Stage, UpstreamKind, eventually, fresh_key};
 
 use crate::SOON;
 

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use hapax_e2e::{
+use hapax_testkit::{
     Gateway, Request, Serve, Upstream, UpstreamKind, eventually, fresh_key, hapax_reading,
 };
 use tempfile::TempDir;

@@ -1,6 +1,6 @@
 //! Callers that do not wait: 202, and the status of an operation.
 
-use hapax_e2e::{Answer, Request, Stage, UpstreamKind, eventually, fresh_key};
+use hapax_testkit::{Answer, Request, Stage, UpstreamKind, eventually, fresh_key};
 use serde_json::Value;
 
 use crate::SOON;

@@ -1,6 +1,6 @@
 //! Authorization before replay: an outcome is shown to those who may still see it.
 
-use hapax_e2e::{Answer, Request, Stage, Upstream, UpstreamKind, eventually, fresh_key, until};
+use hapax_testkit::{Answer, Request, Stage, Upstream, UpstreamKind, eventually, fresh_key, until};
 use tempfile::TempDir;
 
 use crate::SOON;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use hapax_e2e::{Answer, Connection, Request, Stage, UpstreamKind, eventually, fresh_key};
+use hapax_testkit::{Answer, Connection, Request, Stage, UpstreamKind, eventually, fresh_key};
 
 use crate::SOON;
 

@@ -1,6 +1,6 @@
 //! Keys that are members of the body.
 
-use hapax_e2e::{Request, Serve, Stage, UpstreamKind, fresh_key};
+use hapax_testkit::{Request, Serve, Stage, UpstreamKind, fresh_key};
 
 use crate::SOON;
 
@@ -171,7 +171,7 @@ fn t01_copies_at_once_with_one_key_in_their_bodies_make_one_effect() {
     let copies: Vec<_> = (0..8).map(|_| stage.gateway.start(&request)).collect();
     stage.upstream.arrived(1);
     stage.upstream.open("answer");
-    let answers: Vec<_> = copies.into_iter().map(hapax_e2e::Pending::answer).collect();
+    let answers: Vec<_> = copies.into_iter().map(hapax_testkit::Pending::answer).collect();
     let first = answers.iter().find(|answer| !answer.is_replay()).expect("a first answer");
     first.assert_stored(201);
     for answer in answers.iter().filter(|answer| answer.is_replay()) {
@@ -220,12 +220,12 @@ fn observe_mode_knows_keys_in_bodies() {
         let labels = [format!("would=\"{word}\""), format!("keyed=\"{keyed}\"")];
         let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
         let value = || stage.gateway.metric("hapax_observed_total", &labels);
-        hapax_e2e::eventually(&format!("{count} would {word}"), SOON, || value() >= count);
+        hapax_testkit::eventually(&format!("{count} would {word}"), SOON, || value() >= count);
         assert_eq!(value(), count, "would {word}");
     };
     assert_eq!(stage.gateway.send(&payment("7")).status, 201);
     would("execute", "yes", 1.0);
-    hapax_e2e::eventually("the first is finished", SOON, || {
+    hapax_testkit::eventually("the first is finished", SOON, || {
         assert_eq!(stage.gateway.send(&payment("7")).status, 201);
         stage.gateway.metric("hapax_observed_total", &["would=\"replay\""]) >= 1.0
     });

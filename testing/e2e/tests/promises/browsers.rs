@@ -1,6 +1,6 @@
 //! Pages of other origins, in a browser (pitfall 55).
 
-use hapax_e2e::{Answer, Request, Stage, UpstreamKind, fresh_key};
+use hapax_testkit::{Answer, Request, Stage, UpstreamKind, fresh_key};
 
 const CONFIGURED: &str = r#"
 [[operation]]

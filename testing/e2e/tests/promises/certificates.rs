@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use hapax_e2e::{
+use hapax_testkit::{
     Authority, Gateway, Issuer, Request, Serve, TlsClient, Upstream, UpstreamKind, fresh_key,
 };
 use tempfile::TempDir;
@@ -58,7 +58,7 @@ fn the_subject_is_the_scope_as_it_is_written() {
     let client = caller(&authority, dir.path(), "billing", &[]);
     gateway.send_tls(&client, &payment).expect("an answer").assert_stored(201);
     let config = dir.path().join("hapax.toml").display().to_string();
-    let shown = hapax_e2e::hapax([
+    let shown = hapax_testkit::hapax([
         "records",
         "show",
         "--config",

@@ -6,7 +6,7 @@ use flate2::{
     Compression,
     write::{GzEncoder, ZlibEncoder},
 };
-use hapax_e2e::{Request, Stage, UpstreamKind, fresh_key};
+use hapax_testkit::{Request, Stage, UpstreamKind, fresh_key};
 use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 use sha2::{Digest, Sha256};
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use hapax_e2e::{Answer, Request, Stage, UpstreamKind, copies, eventually, fresh_key};
+use hapax_testkit::{Answer, Request, Stage, UpstreamKind, copies, eventually, fresh_key};
 
 use crate::SOON;
 

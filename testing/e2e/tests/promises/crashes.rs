@@ -1,6 +1,6 @@
 //! Processes that die, answers that get lost.
 
-use hapax_e2e::{
+use hapax_testkit::{
     Answer, Gateway, Request, Serve, Stage, Upstream, UpstreamKind, eventually, fresh_key, until,
 };
 
@@ -237,7 +237,7 @@ fn t06_copies_of_a_retry_under_resend_make_one_more_attempt_together() {
     stage.gateway.send(&payment.clone().act("effect; cut")).assert_problem(503, "outcome-unknown");
     let other = stage.gateway.twin();
     let retry = payment.act("sleep 100");
-    for answer in hapax_e2e::copies(16, &[&stage.gateway, &other], &retry) {
+    for answer in hapax_testkit::copies(16, &[&stage.gateway, &other], &retry) {
         if answer.status == 409 {
             answer.assert_problem(409, "in-flight");
         } else {

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use hapax_e2e::{Issuer, Request, Serve, Upstream, UpstreamKind, fresh_key};
+use hapax_testkit::{Issuer, Request, Serve, Upstream, UpstreamKind, fresh_key};
 
 /// Fields by which a service gives its caller something to prove who it is with.
 const GIVEN: [&str; 9] = [

@@ -6,7 +6,7 @@ use std::{
     time::Instant,
 };
 
-use hapax_e2e::{Request, Stage, UpstreamKind, eventually, fresh_key};
+use hapax_testkit::{Request, Stage, UpstreamKind, eventually, fresh_key};
 
 use crate::SOON;
 

@@ -1,6 +1,6 @@
 //! What callers can look up: the policy, in every form, and how problems are presented.
 
-use hapax_e2e::{Answer, Request, Stage, UpstreamKind, fresh_key};
+use hapax_testkit::{Answer, Request, Stage, UpstreamKind, fresh_key};
 use serde_json::Value;
 
 const SHOP: &str = r#"

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use hapax_e2e::{Answer, Gateway, Request, Stage, UpstreamKind, fresh_key, until};
+use hapax_testkit::{Answer, Gateway, Request, Stage, UpstreamKind, fresh_key, until};
 
 use crate::SOON;
 
@@ -37,6 +37,29 @@ fn t14_a_retry_before_the_end_is_replayed_and_after_it_refused_and_never_execute
     stage.upstream.assert_arrivals(1);
     let shown = stage.records(&["list", "--state", "tombstone", "--json"]);
     assert_eq!(shown.stdout.lines().count(), 1, "{shown:?}");
+}
+
+/// A link that is signed for as long as the outcome is kept.
+#[test]
+fn t10_a_link_that_expires_is_never_replayed_when_it_is_dead() {
+    let operation = "[[operation]]\nname = \"exports.create\"\nroutes = [\"POST /exports\"]\n\
+                     retention = { outcome = \"2s\", tombstone = \"1h\" }\n";
+    let stage = Stage::operations(UpstreamKind::Plain, operation);
+    let link = "https://files.example/export?signed=7f3a&for=2s";
+    let script = format!("effect; header location: {link}; status 201; body text {link}");
+    let export = Request::payment(&fresh_key()).to("/exports").act(&script);
+    let first = stage.gateway.send(&export);
+    first.assert_stored(201);
+    let replay = stage.gateway.send(&export);
+    replay.assert_replays(&first);
+    assert_eq!(replay.all("location"), [link]);
+    let dead = until_expired(&stage.gateway, &export, &first);
+    dead.assert_problem(410, "key-expired");
+    assert!(dead.field("location").is_none() && !dead.text().contains("signed"), "{dead:?}");
+    stage.upstream.assert_effects(1);
+    // What it made has an address that lasts; who needs another link asks for it there.
+    stage.gateway.send(&export).assert_problem(410, "key-expired");
+    stage.upstream.assert_arrivals(1);
 }
 
 #[test]

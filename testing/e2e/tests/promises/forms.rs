@@ -1,6 +1,6 @@
 //! The forms in which bodies are compared.
 
-use hapax_e2e::{Request, Stage, UpstreamKind, fresh_key};
+use hapax_testkit::{Request, Stage, UpstreamKind, fresh_key};
 
 /// A gateway with this said of the fingerprints of payments.
 fn stage(fingerprint: &str) -> Stage {

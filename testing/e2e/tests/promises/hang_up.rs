@@ -1,6 +1,6 @@
 //! Clients that go away.
 
-use hapax_e2e::{Request, Stage, eventually, fresh_key};
+use hapax_testkit::{Request, Stage, eventually, fresh_key};
 
 use crate::SOON;
 

@@ -1,6 +1,6 @@
 //! What is the same intent, and what gets one that is not.
 
-use hapax_e2e::{Answer, Request, Serve, Stage, UpstreamKind, fresh_key};
+use hapax_testkit::{Answer, Request, Serve, Stage, UpstreamKind, fresh_key};
 
 const PAYMENT: &str = r#"{"amount":1200,"currency":"EUR","to":"DE89","items":[{"sku":"a","count":1}],"options":{"instant":true}}"#;
 

@@ -1,6 +1,6 @@
 //! What is a key, and what gets one that is not.
 
-use hapax_e2e::{Request, Stage, UpstreamKind, fresh_key};
+use hapax_testkit::{Request, Stage, UpstreamKind, fresh_key};
 
 /// A payment with its key fields written as they are here.
 fn raw(fields: &str) -> String {

@@ -1,6 +1,6 @@
 //! The kinds of operations.
 
-use hapax_e2e::{Request, Stage, UpstreamKind, fresh_key};
+use hapax_testkit::{Request, Stage, UpstreamKind, fresh_key};
 
 /// An operation of each kind on one service.
 const KINDS: &str = r#"

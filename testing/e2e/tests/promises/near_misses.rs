@@ -1,6 +1,6 @@
 //! Requests that are on no route, and that a service would take for a protected one.
 
-use hapax_e2e::{Request, Stage, UpstreamKind, fresh_key};
+use hapax_testkit::{Request, Stage, UpstreamKind, fresh_key};
 
 fn stage(required: bool) -> Stage {
     let text = r#"

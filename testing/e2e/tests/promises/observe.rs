@@ -1,6 +1,6 @@
 //! Observe mode: nothing is changed, everything is reported.
 
-use hapax_e2e::{Request, Serve, Stage, UpstreamKind, eventually, fresh_key};
+use hapax_testkit::{Request, Serve, Stage, UpstreamKind, eventually, fresh_key};
 use serde_json::Value;
 
 use crate::SOON;
@@ -12,7 +12,7 @@ fn stage() -> Stage {
 /// What `records list --observed` says, once so many arrivals are counted in it.
 #[track_caller]
 fn observed(stage: &Stage, arrivals: u64) -> Vec<Value> {
-    hapax_e2e::until(&format!("{arrivals} observed arrivals"), SOON, || {
+    hapax_testkit::until(&format!("{arrivals} observed arrivals"), SOON, || {
         let listed = stage.records(&["list", "--observed", "--json"]);
         assert_eq!(listed.code, Some(0), "{listed:?}");
         let lines = listed.stdout.lines().map(|line| serde_json::from_str(line).expect("JSON"));

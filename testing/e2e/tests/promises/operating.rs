@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use hapax_e2e::{Gateway, Request, Serve, Stage, UpstreamKind, eventually, fresh_key, until};
+use hapax_testkit::{Gateway, Request, Serve, Stage, UpstreamKind, eventually, fresh_key, until};
 use serde_json::Value;
 
 use crate::SOON;
@@ -23,7 +23,7 @@ fn reload(stage: &Stage, text: &str, result: &str) {
 }
 
 fn configuration(stage: &Stage, operations: &str) -> String {
-    let service = hapax_e2e::ONE_SERVICE
+    let service = hapax_testkit::ONE_SERVICE
         .replace("{dir}", &stage.dir().display().to_string())
         .replace("{upstream}", &stage.upstream.url());
     format!("{service}{operations}")

@@ -1,6 +1,6 @@
 //! What an answer of the upstream amounts to: the key is free, the answer is kept, or nobody knows.
 
-use hapax_e2e::{Request, Stage, UpstreamKind, fresh_key};
+use hapax_testkit::{Request, Stage, UpstreamKind, fresh_key};
 
 /// A payment that is answered with this status.
 fn answered(status: u16) -> Request {

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use hapax_e2e::{Ran, Request, Serve, Stage, Upstream, UpstreamKind, fresh_key, hapax};
+use hapax_testkit::{Ran, Request, Serve, Stage, Upstream, UpstreamKind, fresh_key, hapax};
 use serde_json::Value;
 
 /// The lines of a listing in JSON.
@@ -222,7 +222,7 @@ fn b9_every_decision_and_execution_and_store_commit_is_counted() {
     let large = Request::payment(&fresh_key()).act("effect; status 200; body sized 2000000");
     assert_eq!(gateway.send(&large).status, 200);
     gateway.send(&large).assert_problem(409, "outcome-not-kept");
-    hapax_e2e::eventually("the outcome expires", crate::SOON, || {
+    hapax_testkit::eventually("the outcome expires", crate::SOON, || {
         gateway.send(&payment).problem().as_deref() == Some("key-expired")
     });
     for (decision, count) in [

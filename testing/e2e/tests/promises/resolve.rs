@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use hapax_e2e::{Ran, Request, Stage, eventually, fresh_key};
+use hapax_testkit::{Ran, Request, Stage, eventually, fresh_key};
 
 use crate::SOON;
 

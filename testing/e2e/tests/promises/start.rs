@@ -2,7 +2,7 @@
 
 use std::{fs, net::TcpListener, path::Path};
 
-use hapax_e2e::{
+use hapax_testkit::{
     ONE_SERVICE, Ran, Request, Serve, Stage, Upstream, UpstreamKind, fresh_key, hapax,
 };
 use tempfile::TempDir;
@@ -398,7 +398,7 @@ fn several_that_start_at_once_on_a_new_database_agree() {
     });
     let payment = Request::payment(&fresh_key()).act("sleep 50");
     let all: Vec<_> = gateways.iter().collect();
-    hapax_e2e::copies(8, &all, &payment);
+    hapax_testkit::copies(8, &all, &payment);
     scene.upstream.assert_arrivals(1);
     // One secret: what one of them made, the others use.
     let failing = Request::payment(&fresh_key()).act("status 400");

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use hapax_e2e::{Gateway, Request, Stage, UpstreamKind, eventually, fresh_key};
+use hapax_testkit::{Gateway, Request, Stage, UpstreamKind, eventually, fresh_key};
 use rusqlite::Connection;
 
 use crate::SOON;
@@ -141,7 +141,7 @@ fn p11_a_locked_database_is_503_within_a_bound_and_nothing_arrives() {
     assert_eq!(unkeyed.status, 201, "{unkeyed:?}");
     locked.execute_batch("ROLLBACK").expect("the lock is released");
     eventually("it is ready again", SOON, || stage.gateway.operator("/readyz").status == 200);
-    let executed = hapax_e2e::until("the retry executes", SOON, || {
+    let executed = hapax_testkit::until("the retry executes", SOON, || {
         let answer = stage.gateway.send(&payment);
         (answer.status == 201).then_some(answer)
     });
@@ -176,7 +176,7 @@ fn an_outcome_that_cannot_be_stored_yet_is_unknown_for_its_caller_and_stored_lat
     stage.upstream.open("answer");
     first.answer().assert_problem(409, "outcome-unknown").assert_outcome("unknown");
     locked.execute_batch("ROLLBACK").expect("the lock is released");
-    let retry = hapax_e2e::until("the outcome is stored", SOON, || {
+    let retry = hapax_testkit::until("the outcome is stored", SOON, || {
         let answer = stage.gateway.send(&payment);
         (answer.status == 201).then_some(answer)
     });
@@ -201,7 +201,7 @@ fn p11_on_a_full_disk_nothing_arrives_and_it_goes_on_when_there_is_room() {
     let big = || Request::payment(&fresh_key()).act("effect; status 201; body sized 60000");
     // Until a claim does not fit any more.
     let mut settled = Vec::new();
-    let refused = hapax_e2e::until("the disk is full", SOON, || {
+    let refused = hapax_testkit::until("the disk is full", SOON, || {
         let request = big();
         let answer = stage.gateway.send(&request);
         match answer.problem().as_deref() {

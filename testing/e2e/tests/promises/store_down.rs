@@ -2,7 +2,7 @@
 
 use std::{fs, path::PathBuf};
 
-use hapax_e2e::{Answer, Gateway, Request, Stage, UpstreamKind, eventually, fresh_key, until};
+use hapax_testkit::{Answer, Gateway, Request, Stage, UpstreamKind, eventually, fresh_key, until};
 use rusqlite::Connection;
 
 use crate::SOON;
@@ -27,7 +27,7 @@ const PROBED: &str = "on_unknown = \"probe\"\nprobe = { get = \"/effects/{effect
                       outcome = { status = 201, body = \"/payment\" } }\n";
 
 fn stage(settings: &str) -> Stage {
-    Stage::operations(UpstreamKind::Plain, &passing(settings))
+    Stage::operations(UpstreamKind::Asked, &passing(settings))
 }
 
 /// Keeps every writer out of the database, until it is dropped.

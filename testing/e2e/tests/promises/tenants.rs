@@ -1,6 +1,6 @@
 //! Tenants that do not meet.
 
-use hapax_e2e::{Request, Serve, Stage, Upstream, UpstreamKind, fresh_key};
+use hapax_testkit::{Request, Serve, Stage, Upstream, UpstreamKind, fresh_key};
 
 fn stage() -> Stage {
     Stage::of(UpstreamKind::Plain, |serve| {

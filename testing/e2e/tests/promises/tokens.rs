@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use hapax_e2e::{
+use hapax_testkit::{
     Issuer, Request, Serve, Stage, Upstream, UpstreamKind, eventually, fresh_key, until,
 };
 use serde_json::json;
@@ -327,7 +327,7 @@ fn records_of_a_scope_of_several_claims_are_found_by_all_of_them() {
     let show = |scopes: &[&str]| {
         let mut args = vec!["records", "show", "--config", &config, "--key", &key];
         args.extend(scopes.iter().flat_map(|scope| ["--scope", scope]));
-        hapax_e2e::hapax(args)
+        hapax_testkit::hapax(args)
     };
     assert_eq!(show(&["acme", "anna"]).code, Some(0));
     for other in [&["anna", "acme"][..], &["acmeanna"], &["acme"]] {

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use flate2::{Compression, write::GzEncoder};
-use hapax_e2e::{Request, Stage, UpstreamKind, fresh_key};
+use hapax_testkit::{Request, Stage, UpstreamKind, fresh_key};
 
 use crate::SOON;
 
@@ -111,7 +111,7 @@ fn what_cannot_be_told_is_unknown_and_not_executed_again() {
     let events = mutation(&fresh_key()).act("effect; status 200; body events");
     let streamed = stage.gateway.metric("hapax_executions_total", &["result=\"uncertain\""]);
     drop(stage.gateway.start(&events));
-    hapax_e2e::eventually("the stream is settled", SOON, || {
+    hapax_testkit::eventually("the stream is settled", SOON, || {
         stage.gateway.metric("hapax_executions_total", &["result=\"uncertain\""]) > streamed
     });
     let retry = stage.gateway.send(&events);
@@ -206,11 +206,11 @@ fn observe_mode_reads_the_answers_that_tell_too() {
         let request = answered(&mutation(&fresh_key()), true, body);
         let executed = observed("execute");
         assert_eq!(stage.gateway.send(&request).text(), body);
-        hapax_e2e::eventually("it would have been executed", SOON, || {
+        hapax_testkit::eventually("it would have been executed", SOON, || {
             observed("execute") > executed
         });
         let before = observed(of_copies);
-        hapax_e2e::eventually(&format!("{body}: {of_copies}"), SOON, || {
+        hapax_testkit::eventually(&format!("{body}: {of_copies}"), SOON, || {
             assert_eq!(stage.gateway.send(&request).text(), body);
             observed(of_copies) > before
         });

@@ -1,6 +1,6 @@
 //! Traffic without a key: passed through as it is.
 
-use hapax_e2e::{Request, Stage, eventually, fresh_key};
+use hapax_testkit::{Request, Stage, eventually, fresh_key};
 
 use crate::SOON;
 

@@ -1,6 +1,6 @@
 //! Unknown outcomes: the service is asked, by a retry and in the background.
 
-use hapax_e2e::{Answer, Gateway, Request, Stage, UpstreamKind, eventually, fresh_key, until};
+use hapax_testkit::{Answer, Gateway, Request, Stage, UpstreamKind, eventually, fresh_key, until};
 
 use crate::SOON;
 
@@ -54,7 +54,7 @@ fn history(stage: &Stage) -> String {
 
 #[test]
 fn t06_a_retry_gets_the_outcome_that_the_service_knows() {
-    let stage = Stage::operations(UpstreamKind::Plain, &probed("", ""));
+    let stage = Stage::operations(UpstreamKind::Asked, &probed("", ""));
     let payment = Request::payment(&fresh_key());
     assert_unknown(&stage.gateway.send(&payment.clone().act("effect; cut")));
     let found = stage.gateway.send(&payment);
@@ -72,7 +72,7 @@ fn t06_a_retry_gets_the_outcome_that_the_service_knows() {
 
 #[test]
 fn t05_a_gateway_killed_while_executing_finds_out_by_itself_after_its_restart() {
-    let mut stage = Stage::operations(UpstreamKind::Plain, &probed("", ""));
+    let mut stage = Stage::operations(UpstreamKind::Asked, &probed("", ""));
     let payment = Request::payment(&fresh_key());
     let _lost = stage.gateway.start(&payment.clone().act("effect; gate answer"));
     eventually("the effect happens", SOON, || stage.upstream.effects().len() == 1);
@@ -90,7 +90,7 @@ fn t05_a_gateway_killed_while_executing_finds_out_by_itself_after_its_restart() 
 
 #[test]
 fn p07_what_is_not_there_yet_is_not_sent_again() {
-    let stage = Stage::operations(UpstreamKind::Plain, &probed("", ""));
+    let stage = Stage::operations(UpstreamKind::Asked, &probed("", ""));
     let payment = Request::payment(&fresh_key());
     assert_unknown(&stage.gateway.send(&payment.clone().act("cut")));
     for _ in 0..3 {
@@ -117,7 +117,7 @@ fn not_seen_yet_permits_a_resend_under_the_same_effect_id_where_the_service_coll
 #[test]
 fn a_deadline_that_the_service_enforces_frees_the_key_when_it_is_over() {
     let settings = probed("timeout = \"1s\"\n", ", closer = { deadline = \"1s\" }");
-    let stage = Stage::operations(UpstreamKind::Plain, &settings);
+    let stage = Stage::operations(UpstreamKind::Closing, &settings);
     let payment = Request::payment(&fresh_key());
     assert_unknown(&stage.gateway.send(&payment.clone().act("gate late; effect")));
     let second = ask_until_known(&stage.gateway, &payment);
@@ -137,7 +137,7 @@ fn a_deadline_that_the_service_enforces_frees_the_key_when_it_is_over() {
 fn a_closer_frees_the_key_at_once_and_fences_what_is_under_way() {
     let closer = r#", closer = { post = "/close/{effect_id}?attempt={attempt}", closed = [404] }"#;
     let settings = probed("timeout = \"1s\"\n", closer);
-    let stage = Stage::operations(UpstreamKind::Plain, &settings);
+    let stage = Stage::operations(UpstreamKind::Closing, &settings);
     let payment = Request::payment(&fresh_key());
     assert_unknown(&stage.gateway.send(&payment.clone().act("gate late; effect")));
     let second = ask_until_known(&stage.gateway, &payment);
@@ -158,7 +158,7 @@ fn a_closer_frees_the_key_at_once_and_fences_what_is_under_way() {
 fn a_404_to_a_closer_that_is_not_named_frees_nothing() {
     let closer = r#", closer = { post = "/close/{effect_id}?attempt={attempt}" }"#;
     let settings = probed("timeout = \"1s\"\n", closer);
-    let stage = Stage::operations(UpstreamKind::Plain, &settings);
+    let stage = Stage::operations(UpstreamKind::Closing, &settings);
     let payment = Request::payment(&fresh_key());
     assert_unknown(&stage.gateway.send(&payment.clone().act("gate late; effect")));
     let closes = || stage.upstream.asked().iter().filter(|asked| asked.method == "POST").count();
@@ -201,7 +201,7 @@ fn a_service_that_wants_a_credential_is_asked_with_it() {
     let dir = tempfile::tempdir().expect("a directory");
     std::fs::write(dir.path().join("credential"), "Bearer of-the-gateway\n").expect("written");
     let credential = credential.replace("{dir}", &dir.path().display().to_string());
-    let stage = Stage::operations(UpstreamKind::Plain, &probed("", &credential));
+    let stage = Stage::operations(UpstreamKind::Asked, &probed("", &credential));
     let payment = Request::payment(&fresh_key()).header("authorization", "Bearer of-the-caller");
     stage.gateway.send(&payment.clone().act("effect; cut"));
     assert_found(&ask_until_known(&stage.gateway, &payment), r#"{"id":"pay_1"}"#);

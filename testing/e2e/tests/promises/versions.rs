@@ -1,6 +1,6 @@
 //! T12: canonicalization changes across a deployment.
 
-use hapax_e2e::{Request, Serve, Stage, UpstreamKind, fresh_key};
+use hapax_testkit::{Request, Serve, Stage, UpstreamKind, fresh_key};
 
 const OPERATION: &str =
     "[[operation]]\nname = \"payments.create\"\nroutes = [\"POST /payments\"]\n";

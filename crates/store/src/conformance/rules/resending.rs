@@ -76,6 +76,10 @@ pub async fn a_resend_is_not_admitted_after_its_permission_ended<H: Harness>(har
     let in_time = Some(before.after(A_MICROSECOND));
     let admitted = node.admit(record.ownership(), LEASE, in_time).await.done();
     assert_eq!(admitted.first_admitted, record.first_admitted, "the first admission stays");
+    // One whose answer was lost is used only when it is issued again.
+    harness.clock().advance(A_MICROSECOND);
+    let (why, there) = node.admit(record.ownership(), LEASE, in_time).await.refused();
+    assert_eq!((why, there.record), (WriteRefused::ResendOver, admitted));
 }
 
 /// A record is released only while every earlier attempt is proven not applied, or when the

@@ -1,6 +1,6 @@
 //! Messages that are made to be misunderstood.
 
-use hapax_e2e::{Request, Stage, fresh_key};
+use hapax_testkit::{Request, Stage, fresh_key};
 
 /// What an attacker hopes that the service takes for a request of its own.
 const SMUGGLED: &str = "GET /smuggled HTTP/1.1\r\nHost: gateway\r\n\r\n";

@@ -1,6 +1,6 @@
 //! Services by host.
 
-use hapax_e2e::{Request, Serve, Upstream, UpstreamKind, fresh_key};
+use hapax_testkit::{Request, Serve, Upstream, UpstreamKind, fresh_key};
 
 #[test]
 fn services_and_operations_are_chosen_by_host_and_prefix() {

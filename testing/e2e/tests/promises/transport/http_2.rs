@@ -1,6 +1,8 @@
 //! Services behind TLS, and in HTTP/2.
 
-use hapax_e2e::{Authority, Request, Stage, Upstream, UpstreamKind, copies, eventually, fresh_key};
+use hapax_testkit::{
+    Authority, Request, Stage, Upstream, UpstreamKind, copies, eventually, fresh_key,
+};
 
 use super::Secure;
 use crate::SOON;
@@ -126,7 +128,7 @@ fn a_service_that_does_not_speak_http_2_gets_nothing() {
         }
     });
     let text = text.replace("{upstream}", &format!("http://{address}"));
-    let gateway = hapax_e2e::Serve::configured(dir.path(), &upstream, &text).start();
+    let gateway = hapax_testkit::Serve::configured(dir.path(), &upstream, &text).start();
     gateway
         .send(&Request::payment(&fresh_key()))
         .assert_problem(503, "upstream-unreachable")

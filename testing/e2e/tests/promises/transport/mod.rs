@@ -10,7 +10,7 @@ mod tunnels;
 
 use std::path::Path;
 
-use hapax_e2e::{Authority, Gateway, Pair, Serve, Upstream, UpstreamKind};
+use hapax_testkit::{Authority, Gateway, Pair, Serve, Upstream, UpstreamKind};
 use tempfile::TempDir;
 
 /// A gateway with certificates at hand. Fields are dropped in order: the gateway first.

@@ -1,6 +1,6 @@
 //! Proxies before us, and what services are told of callers.
 
-use hapax_e2e::{Request, Stage, UpstreamKind, fresh_key};
+use hapax_testkit::{Request, Stage, UpstreamKind, fresh_key};
 
 fn stage(settings: &str) -> Stage {
     let text = format!(

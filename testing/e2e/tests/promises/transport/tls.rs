@@ -2,7 +2,7 @@
 
 use std::{fs, time::Duration};
 
-use hapax_e2e::{Authority, Request, Serve, TlsClient, eventually, fresh_key, until};
+use hapax_testkit::{Authority, Request, Serve, TlsClient, eventually, fresh_key, until};
 
 use super::{Secure, TLS};
 use crate::SOON;
@@ -110,7 +110,7 @@ fn the_operators_listener_speaks_tls_too() {
     let dir = tempfile::tempdir().expect("a directory");
     let authority = Authority::new();
     let pair = authority.issue(dir.path(), "gateway", &["gateway.test"]);
-    let upstream = hapax_e2e::Upstream::start(dir.path(), hapax_e2e::UpstreamKind::Plain);
+    let upstream = hapax_testkit::Upstream::start(dir.path(), hapax_testkit::UpstreamKind::Plain);
     let key = fs::read_to_string(&pair.key).expect("readable");
     let text = format!("{TLS}{operator}");
     let gateway = Serve::configured(dir.path(), &upstream, &text).env("OPERATOR_KEY", &key).start();
@@ -126,7 +126,7 @@ fn certificates_that_cannot_be_used_are_refused_at_start_with_a_remedy() {
     let other = authority.issue(dir.path(), "other", &["gateway.test"]);
     fs::write(dir.path().join("empty.pem"), "").expect("written");
     let path = |name: &str| dir.path().join(name).display().to_string();
-    let upstream = hapax_e2e::Upstream::start(dir.path(), hapax_e2e::UpstreamKind::Plain);
+    let upstream = hapax_testkit::Upstream::start(dir.path(), hapax_testkit::UpstreamKind::Plain);
     for (certificate, key, expected) in [
         (path("missing.pem"), one.key.display().to_string(), "check the path"),
         (path("empty.pem"), one.key.display().to_string(), "BEGIN CERTIFICATE"),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hapax_e2e::{Gateway, Request, Stage, TlsClient, UpstreamKind, eventually, fresh_key};
+use hapax_testkit::{Gateway, Request, Stage, TlsClient, UpstreamKind, eventually, fresh_key};
 
 use super::Secure;
 use crate::SOON;
@@ -23,7 +23,7 @@ fn a_websocket_is_a_tunnel_both_ways_until_one_end_closes_it() {
     client.write(handshake("Hapax-Attempt: 7\r\n") + "early ");
     let head = client.read_until("early ").to_ascii_lowercase();
     assert!(head.starts_with("http/1.1 101 "), "{head}");
-    for field in ["connection: upgrade", "upgrade: websocket", "x-served-by: e2e-upstream"] {
+    for field in ["connection: upgrade", "upgrade: websocket", "x-served-by: ledger"] {
         assert!(head.contains(field), "{field}: {head}");
     }
     for part in ["one", "two", "three"] {
