@@ -176,7 +176,7 @@ pub(super) fn by_ownership(view: &View<'_>, by: &Ownership) -> Result<Option<Rec
 /// The number that a policy has in this store. It may be used before its text is stored; the text
 /// is missing then, not the record.
 pub(super) fn policy_number(tx: &Tx<'_>, digest: &PolicyDigest) -> Result<i64, Failure> {
-    if let Some(number) = tx.first(sql::POLICY_NUMBER, [&digest.0], |row| row.get(0))? {
+    if let Some(number) = tx.policy_number(digest)? {
         return Ok(number);
     }
     match tx.insert(sql::ADD_POLICY_NUMBER, [&digest.0], |row| row.get(0))? {

@@ -15,7 +15,7 @@ use super::{
     guard::{Guard, Mark, Trip},
     open, sql,
     turns::Turn,
-    view::Tx,
+    view::{Policies, Tx},
 };
 use crate::telemetry;
 
@@ -28,6 +28,7 @@ pub(super) struct Session {
     pub(super) timeout: Duration,
     pub(super) faults: Arc<Faults>,
     neighbours: Neighbours,
+    policies: Policies,
     /// Why what writes is rolled back: nobody could tell what became of its commit, or the file is
     /// damaged.
     held_back: Option<StoreError>,
@@ -80,9 +81,9 @@ impl Session {
         timeout: Duration,
         faults: Arc<Faults>,
     ) -> Self {
-        let neighbours = Neighbours::default();
+        let (neighbours, policies) = Default::default();
         let (held_back, turn) = (None, None);
-        Self { conn, guard, mark, clock, timeout, faults, neighbours, held_back, turn }
+        Self { conn, guard, mark, clock, timeout, faults, neighbours, policies, held_back, turn }
     }
 
     /// Begins a transaction with the write lock; waits for it until `deadline`.
@@ -158,7 +159,7 @@ impl Session {
             }
         };
         self.look_around()?;
-        let tx = Tx::new(&self.conn, now, self.mark.epoch());
+        let tx = Tx::new(&self.conn, now, self.mark.epoch(), &self.policies);
         work(&tx)?;
         if !tx.wrote() {
             return Ok(false);

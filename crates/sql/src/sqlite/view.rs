@@ -1,8 +1,12 @@
 //! A connection inside a transaction, as operations see it.
 
-use std::{cell::Cell, ops::Deref};
+use std::{
+    cell::{Cell, RefCell},
+    collections::HashMap,
+    ops::Deref,
+};
 
-use hapax_core::StoreTime;
+use hapax_core::{PolicyDigest, StoreTime};
 use rusqlite::{Connection, OptionalExtension, Params, Row, params_from_iter};
 
 use super::{
@@ -52,11 +56,37 @@ pub(super) struct Tx<'c> {
     /// The epoch that attempts are made under.
     pub(super) epoch: u32,
     wrote: Cell<bool>,
+    policies: &'c Policies,
 }
 
+/// The numbers of policies that are in the store for good: none is ever taken out.
+#[derive(Default)]
+pub(super) struct Policies(RefCell<HashMap<PolicyDigest, i64>>);
+
 impl<'c> Tx<'c> {
-    pub(super) const fn new(conn: &'c Connection, now: StoreTime, epoch: u32) -> Self {
-        Self { view: View::new(conn, now), epoch, wrote: Cell::new(false) }
+    pub(super) const fn new(
+        conn: &'c Connection,
+        now: StoreTime,
+        epoch: u32,
+        policies: &'c Policies,
+    ) -> Self {
+        Self { view: View::new(conn, now), epoch, wrote: Cell::new(false), policies }
+    }
+
+    /// The number of a policy, if it has one.
+    pub(super) fn policy_number(&self, digest: &PolicyDigest) -> Result<Option<i64>, Failure> {
+        let known = self.policies.0.borrow().get(digest).copied();
+        if known.is_some() {
+            return Ok(known);
+        }
+        let found = self.first(sql::POLICY_NUMBER, [&digest.0], |row| row.get(0))?;
+        // What this transaction wrote may yet be undone.
+        if let Some(number) = found
+            && !self.wrote()
+        {
+            self.policies.0.borrow_mut().insert(*digest, number);
+        }
+        Ok(found)
     }
 
     /// Whether anything was written: if not, there is nothing to commit.

@@ -104,6 +104,9 @@ impl Writer {
                 Some(message) => Ok(message),
                 None => {
                     self.pulse.rests();
+                    // Whoever was just answered may have more: where all processors are busy, they
+                    // go first, and more of them share the next commit.
+                    thread::yield_now();
                     self.queue.recv_timeout(IDLE)
                 }
             };
