@@ -224,7 +224,7 @@ async fn run(
     let head = Arc::clone(intent.head());
     let operation = Arc::clone(&route.operation);
     let buffered = Arc::new(buffered);
-    let without_record = shared.outage_of(route).map(|outage| {
+    let without_record = shared.outage_of(route).await.map(|outage| {
         Box::new(WithoutRecord {
             outage: Arc::clone(outage),
             passing: Passing {

@@ -47,7 +47,8 @@ const LOOK: Duration = Duration::from_secs(1);
 /// How old what is known of other processes may be, while the disk answers.
 const FRESH: Duration = Duration::from_millis(100);
 
-/// How long a request waits for what the store knows of its key, while that takes no writes.
+/// How long a request waits for what the store knows of its key, while that takes no writes, and for
+/// what others noted.
 const READING: Duration = Duration::from_millis(500);
 
 /// What ran without a record, until it has one.
@@ -132,7 +133,13 @@ impl Outage {
     }
 
     /// Whether anything ran, here or elsewhere, that the store may not know of.
-    pub(crate) fn knows_something(&self) -> bool {
+    pub(crate) async fn knows_something(self: &Arc<Self>) -> bool {
+        // Another process may note something at any moment, and the store be back at the next. What
+        // cannot be read in time counts as it was: the store is on the same disk.
+        if self.others.are_listed() {
+            let looking = Box::pin(self.on_disk(Self::catch_up));
+            let _ = tokio::time::timeout(READING, looking).await;
+        }
         !self.passed.lock().runs().is_empty() || self.others.are_there()
     }
 
@@ -413,7 +420,7 @@ mod tests {
         let passed = outage.pass(passing.clone(), Attempt::first(0), forward).await;
         assert_eq!(passed.unwrap_err().kind, ProblemKind::StoreUnavailable);
         // Those who need nothing of the disk are answered by what is known.
-        assert!(!outage.knows_something());
+        assert!(!outage.knows_something().await);
         assert!(outage.claim(&passing).is_ok());
         drop(hanging);
         assert_eq!(outcome(&pass(&outage, &passing, 201, 0).await), "applied");
@@ -437,7 +444,7 @@ mod tests {
         assert!(matches!(&lines[..], [Line::Begun(_), Line::Ended(end)] if !end.sent));
         assert_eq!(Spool::others(&outage.database, None).unwrap().remove(0).unwrap().lines, lines);
         outage.bring_in().await.unwrap();
-        assert!(!outage.knows_something());
+        assert!(!outage.knows_something().await);
         assert_eq!(outcome(&pass(&outage, &passing, 201, 0).await), "applied");
     }
 
@@ -506,8 +513,10 @@ mod tests {
         let elsewhere = Arc::new(elsewhere);
         elsewhere.is_for(Vec::new(), true).unwrap();
         assert!(elsewhere.on_disk(Outage::catch_up).await.is_ok());
-        assert!(!elsewhere.knows_something());
+        assert!(!elsewhere.knows_something().await);
         pass(&outage, &passing, 201, 0).await.unwrap();
+        // At once: its next request may find the store back.
+        assert!(elsewhere.knows_something().await);
         let problem = pass(&elsewhere, &passing, 201, 0).await.unwrap_err();
         assert_eq!(problem.kind, ProblemKind::OutcomeUnknown);
         assert!(elsewhere.claim(&passing).is_err());

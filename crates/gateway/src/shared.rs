@@ -244,8 +244,8 @@ impl Shared {
 
     /// What is known of requests without a record, where those of an operation pass while the store
     /// is down, or where any did that may have no record yet.
-    pub(crate) fn outage_of(&self, route: &Route) -> Option<&Arc<Outage>> {
-        let is_concerned = self.outage.knows_something() || route.passes();
+    pub(crate) async fn outage_of(&self, route: &Route) -> Option<&Arc<Outage>> {
+        let is_concerned = self.outage.knows_something().await || route.passes();
         is_concerned.then_some(&self.outage)
     }
 

@@ -46,6 +46,8 @@ struct Reader {
 struct Noted {
     /// How long its reading took.
     took: Duration,
+    /// Whether there are any files.
+    are_listed: bool,
     /// Whether a file holds anything.
     is_something: bool,
     /// The records that may have run.
@@ -68,6 +70,11 @@ impl Others {
     /// Whether anything is noted that the store may not know of.
     pub(super) fn are_there(&self) -> bool {
         self.noted.lock().records.values().any(|ran| !ran.is_in_store)
+    }
+
+    /// Whether there are other processes that may note something.
+    pub(super) fn are_listed(&self) -> bool {
+        self.noted.lock().are_listed
     }
 
     /// Whether a file of another process holds something.
@@ -122,6 +129,7 @@ impl Others {
             reader.took = begun.elapsed();
             let mut noted = self.noted.lock();
             (noted.took, noted.is_something) = (reader.took, is_something);
+            noted.are_listed = !reader.seen.is_empty();
             others.iter().for_each(|others| noted.take_over(others));
         }
         reader.looked = Some(Instant::now());
