@@ -278,7 +278,7 @@ fn proxy_server(folder: &Path) -> PathBuf {
 
 fn install_proxy(folder: &Path) -> Outcome {
     if !answers_version("redis-server") {
-        return Err(Failure::new("redis-server is missing"));
+        return Err(Failure::new("redis-server is missing: apt-get install redis-server"));
     }
     run(cargo()
         .args(["install", "--locked", "idempotent-proxy-server", "--root"])
@@ -327,7 +327,7 @@ fn postgres() -> Outcome<PathBuf> {
     let mut found = found.map(|version| version.path().join("bin")).collect::<Vec<_>>();
     found.sort();
     let newest = found.into_iter().rev().find(|bin| bin.join("initdb").exists());
-    newest.ok_or_else(|| Failure::new("PostgreSQL is missing"))
+    newest.ok_or_else(|| Failure::new("PostgreSQL is missing: apt-get install postgresql"))
 }
 
 fn install_idemkit(folder: &Path) -> Outcome {

@@ -35,8 +35,6 @@ pub(super) struct Others {
 #[derive(Default)]
 struct Reader {
     looked: Option<Instant>,
-    /// How long the last reading took.
-    took: Duration,
     /// The files, and when they were listed.
     listed: Option<(Vec<PathBuf>, SystemTime)>,
     seen: Vec<Glance>,
@@ -116,7 +114,7 @@ impl Others {
     pub(super) fn catch_up(&self, own: Option<&Path>) {
         let mut reader = self.reader.lock();
         // Of what takes long to read, what was read just now counts.
-        if reader.looked.is_some_and(|looked| looked.elapsed() < reader.took * 2) {
+        if reader.looked.is_some_and(|looked| looked.elapsed() < self.took() * 2) {
             return;
         }
         let begun = Instant::now();
@@ -126,9 +124,9 @@ impl Others {
             // What changes while it is read is read again the next time.
             reader.seen = seen;
             let others = read(&self.database, own);
-            reader.took = begun.elapsed();
+            let took = begun.elapsed();
             let mut noted = self.noted.lock();
-            (noted.took, noted.is_something) = (reader.took, is_something);
+            (noted.took, noted.is_something) = (took, is_something);
             noted.are_listed = !reader.seen.is_empty();
             others.iter().for_each(|others| noted.take_over(others));
         }

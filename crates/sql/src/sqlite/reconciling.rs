@@ -354,7 +354,7 @@ fn ran_alone(tx: &Tx<'_>, ran: &Unprotected) -> Result<Record, Failure> {
     let policy = records::policy_number(tx, &ran.claim.policy)?;
     let mut record = ran.record(ClaimNumber(0), tx.epoch, tx.now);
     let values = params_from_iter(writes::new_record(&record, policy));
-    let number = tx.insert_row(sql::ADD_RECORD, values)?;
+    let number = tx.insert(sql::ADD_RECORD, values)?;
     // Under the write lock nobody else has made it since.
     record.claim = ClaimNumber(number.unwrap_or_default());
     Ok(record)

@@ -31,7 +31,7 @@ pub(super) fn claim(tx: &Tx<'_>, claim: &NewClaim) -> Result<Claimed, Failure> {
     // The number is not known before it is inserted, and nothing else depends on it.
     let mut record = Record::new(claim, ClaimNumber(0), tx.epoch, tx.now);
     let values = params_from_iter(writes::new_record(&record, policy));
-    if let Some(number) = tx.insert_row(sql::ADD_RECORD, values)? {
+    if let Some(number) = tx.insert(sql::ADD_RECORD, values)? {
         record.claim = ClaimNumber(number);
         return Ok(Claimed::Ours(Box::new(record)));
     }
@@ -179,7 +179,7 @@ pub(super) fn policy_number(tx: &Tx<'_>, digest: &PolicyDigest) -> Result<i64, F
     if let Some(number) = tx.policy_number(digest)? {
         return Ok(number);
     }
-    match tx.insert(sql::ADD_POLICY_NUMBER, [&digest.0], |row| row.get(0))? {
+    match tx.insert(sql::ADD_POLICY_NUMBER, [&digest.0])? {
         Some(number) => Ok(number),
         None => Err(Failure::Unreadable("a policy's number cannot be made".to_owned())),
     }

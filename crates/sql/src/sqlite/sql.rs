@@ -29,19 +29,6 @@ macro_rules! record_tables {
     };
 }
 
-/// A new record, unless its id is known.
-macro_rules! add_record {
-    ($tail:literal) => {
-        concat!(
-            "INSERT INTO hapax_record (id, attempt, owner, state, fingerprint, policy, ",
-            "lease_end, clean, first_admitted, progress, resend_before, secret_version, created) ",
-            "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13) ",
-            "ON CONFLICT (id) DO NOTHING",
-            $tail
-        )
-    };
-}
-
 macro_rules! statements {
     ($($(#[$doc:meta])* $name:ident = $text:expr;)+) => {
         $($(#[$doc])* pub(super) const $name: &str = $text;)+
@@ -102,7 +89,7 @@ statements! {
         "INSERT INTO hapax_store (one, uuid, epoch) VALUES (1, ?1, 0) ON CONFLICT DO NOTHING";
 
     POLICY_NUMBER = "SELECT n FROM hapax_policy WHERE digest = ?1";
-    ADD_POLICY_NUMBER = "INSERT INTO hapax_policy (digest) VALUES (?1) RETURNING n";
+    ADD_POLICY_NUMBER = "INSERT INTO hapax_policy (digest) VALUES (?1)";
     ADD_POLICY =
         "INSERT INTO hapax_policy (digest, operation, text) VALUES (?1, ?2, ?3) \
          ON CONFLICT (digest) DO UPDATE SET operation = excluded.operation, text = excluded.text \
@@ -114,12 +101,13 @@ statements! {
     ADD_SECRET =
         "INSERT INTO hapax_secret (version, fingerprint) VALUES (?1, ?2) ON CONFLICT DO NOTHING";
 
-    /// The claim: the unique id arbitrates, nothing is read before.
-    ADD_RECORD = add_record!("");
-    /// The same where the driver does not tell the number of the row; SQLite then keeps a copy of
-    /// each page that the statement changes.
-    #[cfg_attr(not(feature = "sqlx"), allow(dead_code))]
-    ADD_RECORD_RETURNING = add_record!(" RETURNING claim");
+    /// The claim: the unique id arbitrates, nothing is read before. The connection tells the row's
+    /// number: RETURNING has SQLite keep a copy of each page that the statement changes.
+    ADD_RECORD =
+        "INSERT INTO hapax_record (id, attempt, owner, state, fingerprint, policy, lease_end, \
+         clean, first_admitted, progress, resend_before, secret_version, created) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13) \
+         ON CONFLICT (id) DO NOTHING";
     /// The condition repeats what was read (`protocol.md` 3).
     MOVE_RECORD =
         "UPDATE hapax_record SET attempt = ?9, owner = ?10, state = ?11, fingerprint = ?12, \

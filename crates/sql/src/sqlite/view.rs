@@ -148,27 +148,9 @@ impl<'c> Tx<'c> {
     }
 
     /// Inserts a row, if the statement's conflict rule lets it; answers with its number.
-    pub(super) fn insert_row(
-        &self,
-        sql: &str,
-        params: impl Params,
-    ) -> Result<Option<i64>, Failure> {
+    pub(super) fn insert(&self, sql: &str, params: impl Params) -> Result<Option<i64>, Failure> {
         let inserted = self.execute(sql, params)? > 0;
         Ok(inserted.then(|| self.view.conn.last_insert_rowid()))
-    }
-
-    /// Inserts a row, if the statement's conflict rule lets it; answers with what it returns.
-    pub(super) fn insert<T>(
-        &self,
-        sql: &str,
-        params: impl Params,
-        read: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
-    ) -> Result<Option<T>, Failure> {
-        let inserted = self.first(sql, params, read)?;
-        if inserted.is_some() {
-            self.wrote.set(true);
-        }
-        Ok(inserted)
     }
 }
 

@@ -171,7 +171,7 @@ impl Writer {
             }
         }
         // A commit that nobody waits for: what it comes to need not be known.
-        let deadline = Instant::now().checked_add(self.timeout).unwrap_or_else(Instant::now);
+        let deadline = after(self.timeout);
         let tried = session.begin(deadline).map_err(Ended::from);
         let tried = tried.and_then(|()| {
             session.run(|tx| {
@@ -195,7 +195,7 @@ impl Writer {
     /// answer is lost has to be found out about by its caller, however many they are and however
     /// long it lasts; and in a damaged file a record may not be found that is there.
     fn hold_back(&mut self, why: StoreError, pause: Duration) {
-        self.trial = Instant::now().checked_add(pause);
+        self.trial = Some(after(pause));
         if let Some(session) = &mut self.session {
             session.hold_back(why);
         }
@@ -285,7 +285,7 @@ impl Writer {
         let Some(session) = &mut self.session else {
             return Err(Ended::Unknown(reason));
         };
-        let deadline = Instant::now().checked_add(self.timeout).unwrap_or_else(Instant::now);
+        let deadline = after(self.timeout);
         if session.begin(deadline).is_err() {
             return Err(Ended::Unknown(reason));
         }
@@ -325,9 +325,9 @@ impl Writer {
     }
 
     fn distrust(&mut self, trip: &Trip) {
-        let deadline = Instant::now().checked_add(self.timeout);
+        let deadline = after(self.timeout);
         if let Some(session) = &mut self.session
-            && session.begin(deadline.unwrap_or_else(Instant::now)).is_ok()
+            && session.begin(deadline).is_ok()
         {
             session.raise_epoch(trip);
             session.end();
@@ -383,6 +383,12 @@ impl Writer {
 
 fn run(session: &mut Session, batch: &mut [Job]) -> Result<bool, Ended> {
     session.run(|tx| batch.iter_mut().try_for_each(|job| job.run(tx)))
+}
+
+/// A moment from now; now, where no clock holds it.
+fn after(pause: Duration) -> Instant {
+    let now = Instant::now();
+    now.checked_add(pause).unwrap_or(now)
 }
 
 fn closed() -> StoreError {

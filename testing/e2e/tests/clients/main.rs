@@ -20,6 +20,7 @@ mod proxies;
 mod recipes;
 mod requests;
 mod scene;
+mod stripe;
 mod stripe_node;
 mod stripe_python;
 

@@ -134,9 +134,7 @@ impl OpenTransaction {
         let (epoch, policy) = self.epoch_and_policy(&claim.policy).await?;
         let mut record = Record::new(claim, ClaimNumber(0), epoch, self.now());
         let values = writes::new_record(&record, policy);
-        let number =
-            self.first(sql::ADD_RECORD_RETURNING, values, |row| rows::number(row, 0)).await?;
-        if let Some(number) = number {
+        if let Some(number) = self.insert(sql::ADD_RECORD, values).await? {
             record.claim = ClaimNumber(number);
             return Ok(Claimed::Ours(Box::new(record)));
         }
@@ -270,10 +268,20 @@ impl OpenTransaction {
             return Ok((epoch, policy));
         }
         let values = [(&digest.0).into()];
-        match self.first(sql::ADD_POLICY_NUMBER, values, |row| rows::number(row, 0)).await? {
+        match self.insert(sql::ADD_POLICY_NUMBER, values).await? {
             Some(policy) => Ok((epoch, policy)),
             None => Err(Failure::Unreadable("a policy's number cannot be made".to_owned())),
         }
+    }
+
+    /// Inserts a row, if the statement's conflict rule lets it; answers with its number.
+    async fn insert<'v>(
+        &mut self,
+        sql: &'static str,
+        values: impl IntoIterator<Item = Value<'v>>,
+    ) -> Result<Option<i64>, Failure> {
+        let done = statement(sql, values).execute(&mut *self.tx).await?;
+        Ok((done.rows_affected() > 0).then(|| done.last_insert_rowid()))
     }
 
     async fn write(&mut self, writes: Vec<Write<'_>>) -> Result<(), Failure> {

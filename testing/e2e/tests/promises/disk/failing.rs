@@ -122,11 +122,7 @@ fn a_sync_that_fails_once_is_found_out_about_and_nobody_is_refused() {
         drop(fault);
         assert_eq!(scene.gateway.operator("/readyz").status, 200);
     }
-    scene.gateway.kill();
-    scene.assert_intact();
-    scene.gateway.restart();
-    scene.assert_replays();
-    scene.assert_no_repeats();
+    scene.assert_survives_a_kill();
 }
 
 /// What `docs/decisions/0018` rests on.
@@ -197,11 +193,7 @@ fn a_database_that_cannot_take_the_log_stops_nobody_and_is_told() {
         let cut = fs::metadata(scene.log()).expect("a log").len() < 8 << 20;
         cut && !long(scene.gateway.metric("hapax_store_log_bytes", &[]))
     });
-    scene.gateway.kill();
-    scene.assert_intact();
-    scene.gateway.restart();
-    scene.assert_replays();
-    scene.assert_no_repeats();
+    scene.assert_survives_a_kill();
 }
 
 #[test]
@@ -238,9 +230,5 @@ fn an_index_of_the_log_that_cannot_grow_refuses_and_goes_on_afterwards() {
     unknown.into_iter().for_each(|request| scene.retry_until_stored(request));
     scene.assert_replays();
     drop(reader);
-    scene.gateway.kill();
-    scene.assert_intact();
-    scene.gateway.restart();
-    scene.assert_replays();
-    scene.assert_no_repeats();
+    scene.assert_survives_a_kill();
 }

@@ -179,6 +179,16 @@ impl Scene {
         assert_eq!(check, Ok("ok".to_owned()));
     }
 
+    /// Killed and started again, the file is whole and nothing that was told is lost or repeated.
+    #[track_caller]
+    fn assert_survives_a_kill(&mut self) {
+        self.gateway.kill();
+        self.assert_intact();
+        self.gateway.restart();
+        self.assert_replays();
+        self.assert_no_repeats();
+    }
+
     /// Sends a request again until it is stored, and remembers that.
     #[track_caller]
     fn retry_until_stored(&mut self, request: Request) {
@@ -263,9 +273,5 @@ fn endures<F>(scene: &mut Scene, fault: impl FnOnce(&Scene) -> F, endured: Endur
     scene.assert_replays();
     scene.assert_no_repeats();
     // What was told is on disk, and the disk has nothing else.
-    scene.gateway.kill();
-    scene.assert_intact();
-    scene.gateway.restart();
-    scene.assert_replays();
-    scene.assert_no_repeats();
+    scene.assert_survives_a_kill();
 }
