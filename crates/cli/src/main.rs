@@ -17,6 +17,9 @@ use tracing_subscriber::{EnvFilter, filter::LevelFilter};
 
 use crate::failure::Failure;
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// One that tests can kill at a point says so.
 const VERSION: &str = if hapax::failpoints::COMPILED {
     concat!(env!("CARGO_PKG_VERSION"), " with failpoints, for tests alone")
