@@ -117,7 +117,7 @@ fn add(roots: &mut RootCertStore, certificates: Vec<CertificateDer<'static>>) {
 fn reached(error: &(dyn Error + 'static)) -> Observation {
     let connect = error.downcast_ref::<legacy::Error>().is_some_and(legacy::Error::is_connect);
     if connect {
-        return Observation::NeverSent { lasting: is_untrusted(error) };
+        return Observation::NeverSent { lasting: is_without_tls(error) };
     }
     let given_back = causes(error)
         .filter_map(|cause| cause.downcast_ref::<hyper::Error>())
@@ -125,14 +125,11 @@ fn reached(error: &(dyn Error + 'static)) -> Observation {
     if given_back { Observation::NeverSent { lasting: false } } else { Observation::Lost }
 }
 
-/// Whether the peer's certificate is not to be trusted, which does not pass.
-fn is_untrusted(error: &(dyn Error + 'static)) -> bool {
+/// Whether TLS cannot be agreed on, as with a certificate that is not trusted: that does not pass.
+fn is_without_tls(error: &(dyn Error + 'static)) -> bool {
     causes(error).any(|cause| {
         let inner = cause.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
-        let tls = cause
-            .downcast_ref::<rustls::Error>()
-            .or_else(|| inner.and_then(|inner| inner.downcast_ref()));
-        matches!(tls, Some(rustls::Error::InvalidCertificate(_)))
+        cause.is::<rustls::Error>() || inner.is_some_and(|inner| inner.is::<rustls::Error>())
     })
 }
 
