@@ -32,6 +32,7 @@ mod budget;
 pub mod course;
 mod drive;
 mod facts;
+mod heed;
 #[cfg(feature = "hyper")]
 mod hyper_client;
 mod intent;
@@ -50,6 +51,7 @@ pub use hapax_core::{Key, ProblemKind};
 pub use backoff::{Backoff, Jitter};
 pub use budget::{Budget, Budgets, ShareOfLoad, Taken, TokenBucket};
 pub use facts::facts;
+pub use heed::{Heed, HeedLayer};
 #[cfg(feature = "hyper")]
 pub use hyper_client::{HyperService, TlsError};
 pub use intent::{Intent, IntentBuilder, IntentError, KeySource, KeyStyle, UuidV7};
