@@ -65,11 +65,11 @@ impl Follow {
 impl Watch for Follow {
     fn event(&self, event: &Event<'_>) {
         let now = match event {
-            Event::Sending { nth } => format!("sent {nth} {}", times(*nth)),
+            Event::Sending { nth } => format!("attempt {nth}"),
             Event::Asking => "asking for its status".to_owned(),
             Event::Pausing { pause, why, asks } => {
-                let then = if *asks { "its status is asked for" } else { "it is sent again" };
-                let text = format!("{why}; {then} in {}", seconds(*pause));
+                let then = if *asks { "its status" } else { "again" };
+                let text = format!("{then} in {}: {why}", seconds(*pause));
                 self.say(&format!("{:>6.1} s  {text}", self.begun.elapsed().as_secs_f64()));
                 text
             }
@@ -79,10 +79,6 @@ impl Watch for Follow {
             line.set_message(now);
         }
     }
-}
-
-const fn times(n: u32) -> &'static str {
-    if n == 1 { "time" } else { "times" }
 }
 
 fn seconds(pause: Duration) -> String {
