@@ -103,7 +103,7 @@ impl Svg {
                 "<rect x=\"{x:.1}\" y=\"42\" width=\"12\" height=\"12\" rx=\"2\" fill=\"{colour}\"/>"
             ));
             self.text(x + 18.0, 53.0, "start", 13, name);
-            x += 196.0;
+            x += 205.0;
         }
     }
 
