@@ -55,6 +55,8 @@ class RequestsTransport:
                 allow_redirects=False,
                 stream=True,
                 timeout=(min(self._connect_timeout, request.timeout), request.timeout),
+                # Left to the session, a variable of the environment goes before it.
+                verify=self._session.verify,
             ) as answer:
                 return _read(answer, request)
         except (requests.RequestException, http.client.HTTPException, OSError) as error:
