@@ -1,6 +1,10 @@
 //! What our own clients promise beside what every client does.
 
-use std::time::{Duration, Instant, SystemTime};
+use std::{
+    fs,
+    path::Path,
+    time::{Duration, Instant, SystemTime},
+};
 
 use hapax_testkit::{Client, Fault, Way, eventually};
 
@@ -9,6 +13,9 @@ use crate::{
     driver::{Driver, Payment},
     scene::Scene,
 };
+
+/// Where the examples pay.
+const EXAMPLE: &str = "https://api.example/payments";
 
 pub(crate) const fn ours(client: Client, script: &'static str) -> Driver {
     Driver {
@@ -169,6 +176,16 @@ pub(crate) fn both_forms_of_retry_after_are_waited_for(ours: &Driver) {
         came.assert_outcome(&scene, &payment, n + 1);
     }
     scene.upstream.assert_arrivals(8);
+}
+
+/// The first example of a client's page, as it stands there, but for its address.
+pub(crate) fn example(scene: &Scene, page: &str) -> String {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../clients").join(page);
+    let text = fs::read_to_string(page).expect("the page");
+    let block = text.split("```").nth(1).expect("an example");
+    let (_, code) = block.split_once('\n').expect("its language");
+    assert!(code.contains(EXAMPLE), "{code}");
+    code.replace(EXAMPLE, &scene.url("/payments"))
 }
 
 /// As HTTP has it (RFC 9110, section 5.6.7).
