@@ -17,6 +17,7 @@ mod curl;
 mod driver;
 mod fetch;
 mod hapax;
+mod hapax_browser;
 mod hapax_python;
 mod hapax_typescript;
 mod proxies;
