@@ -1,5 +1,5 @@
-//! Our own clients in other languages (`clients`): their types are checked, and what has to be built is
-//! built into `target/clients`.
+//! Our own clients in other languages (`clients`): their types are checked, and what has to be built
+//! is built into `target/clients`.
 
 use std::{fs, path::Path, process::Command};
 

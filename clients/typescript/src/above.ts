@@ -1,10 +1,10 @@
 /**
  * Whether somebody above already sends again what fails.
  *
- * Retries multiply: where each of five layers makes three attempts, one request of a user becomes 243
- * at the bottom ("Timeouts, retries, and backoff with jitter", Amazon Builders' Library). So one layer
- * retries, the one that has the whole deadline in view, and tells those below that it does: within a
- * process by `retriedAbove`, from process to process by a field of the request.
+ * Retries multiply: where each of five layers makes three attempts, one request of a user becomes
+ * 243 at the bottom ("Timeouts, retries, and backoff with jitter", Amazon Builders' Library). So
+ * one layer retries, the one that has the whole deadline in view, and tells those below that it
+ * does: within a process by `retriedAbove`, from process to process by a field of the request.
  */
 
 /** The field of a request whose sender sends it again when it fails: `Hapax-Retries: above`. */

@@ -8,8 +8,8 @@
 /**
  * How a pause is drawn from its window `t = min(cap, base * 2^n)`.
  *
- * `full`: evenly from `0` to `t`, the least load. `equal`: `t/2` and evenly up to as much again, never
- * at once. `decorrelated`: evenly from `base` to three times the last pause, at most `cap`.
+ * `full`: evenly from `0` to `t`, the least load. `equal`: `t/2` and evenly up to as much again,
+ * never at once. `decorrelated`: evenly from `base` to three times the last pause, at most `cap`.
  */
 export type Jitter = 'full' | 'equal' | 'decorrelated';
 

@@ -17,8 +17,8 @@ export interface TokenBucket {
   /** What a resend after an answer of too much to do takes. Default: 5. */
   readonly throttled: number;
   /**
-   * What an intent gives back that needed no resend. One that did gives back what its last resend took.
-   * Default: 1.
+   * What an intent gives back that needed no resend. One that did gives back what its last resend
+   * took. Default: 1.
    */
   readonly success: number;
 }
@@ -38,7 +38,9 @@ export class Budget {
     return this.#left;
   }
 
-  /** Takes a resend out of the budget, and tells what it took; `undefined` where there is none left. */
+  /**
+   * Takes a resend out of the budget, and tells what it took; `undefined` where there is none left.
+   */
   take(cost: Cost): number | undefined {
     const tokens = this.#rule[cost];
     if (this.#left < tokens) return undefined;

@@ -15,8 +15,8 @@ const TERMINAL = [402, 403, 404, 409, 410, 412, 451];
 
 /**
  * Classifies a complete answer. `clean` is whether nothing was in doubt before: a refusal proves
- * nothing about earlier attempts, so unless it is clean, only success or the service's own word settles
- * it.
+ * nothing about earlier attempts, so unless it is clean, only success or the service's own word
+ * settles it.
  */
 export function classify({ said, status }: AnswerFacts, clean: boolean): Classified {
   if (said === 'applied') return 'outcome';

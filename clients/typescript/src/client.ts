@@ -49,8 +49,8 @@ export class Client {
   }
 
   /**
-   * Finds out what became of an operation: asks for its status where that is known, and sends its intent
-   * again, with its key.
+   * Finds out what became of an operation: asks for its status where that is known, and sends its
+   * intent again, with its key.
    */
   findOut(operation: Operation, { retriedAbove = false }: SendOptions = {}): Promise<Outcome> {
     return new Drive(this.#settings, operation.intent, retriedAbove, operation).run();

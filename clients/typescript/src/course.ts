@@ -28,8 +28,8 @@ export interface End {
 }
 
 /**
- * What a resend takes from the budget. `transient`: the service, or the way to it, failed. `throttled`:
- * the service has too much to do.
+ * What a resend takes from the budget. `transient`: the service, or the way to it, failed.
+ * `throttled`: the service has too much to do.
  */
 export type Cost = 'transient' | 'throttled';
 
@@ -50,8 +50,8 @@ export interface RequestFacts {
 /** What an observation asks for, before it is known whether that may be. */
 type Wish =
   /**
-   * To send again. `counts` as an attempt where the service may work on it; `floor` is how long it asked
-   * not to be asked.
+   * To send again. `counts` as an attempt where the service may work on it; `floor` is how long it
+   * asked not to be asked.
    */
   | { kind: 'resend'; cost: Cost | undefined; counts: boolean; floor: number }
   /** To send again, or to ask, until what is under way has ended. */
@@ -83,7 +83,10 @@ export class Course {
   #keyEnd: number | undefined;
   #statusKnown: boolean;
 
-  /** A course before its first attempt. `statusKnown` is whether its status can be asked for already. */
+  /**
+   * A course before its first attempt. `statusKnown` is whether its status can be asked for
+   * already.
+   */
   constructor(policy: Policy, request: RequestFacts, statusKnown = false) {
     this.#request = request;
     this.#inDoubt = request.inDoubt;
@@ -133,7 +136,9 @@ export class Course {
     return step;
   }
 
-  /** The step that a wish comes to; none where the attempts are used up or it may not be repeated. */
+  /**
+   * The step that a wish comes to; none where the attempts are used up or it may not be repeated.
+   */
   #step(
     policy: Policy,
     wish: Exclude<Wish, { kind: 'stop' }>,

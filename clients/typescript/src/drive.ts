@@ -173,8 +173,8 @@ export class Drive {
 }
 
 /**
- * Whether a request may carry a field more. From a page to another origin, a field that the service does
- * not list in `Access-Control-Allow-Headers` makes the browser refuse the request.
+ * Whether a request may carry a field more. From a page to another origin, a field that the service
+ * does not list in `Access-Control-Allow-Headers` makes the browser refuse the request.
  */
 function mayAnnounce(url: string): boolean {
   return globalThis.location === undefined || globalThis.location.origin === new URL(url).origin;

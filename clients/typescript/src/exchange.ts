@@ -23,7 +23,9 @@ export interface Failure {
   readonly why: string;
 }
 
-/** What sends a request: the platform's `fetch`, or what is like it. It never sends anything again. */
+/**
+ * What sends a request: the platform's `fetch`, or what is like it. It never sends anything again.
+ */
 export type Fetch = (url: string, init: RequestInit) => Promise<Response>;
 
 /** Sends a request and reads its whole answer, within its time. */
@@ -44,7 +46,8 @@ export async function exchange(fetch: Fetch, request: Exchange): Promise<Answer 
     });
     const { content, cut } = await read(answer, longestContent);
     if (isCutHead(request, answer, content)) {
-      return { seen: { kind: 'lost' }, why: `${answer.status} without a length and without content` };
+      const why = `${answer.status} without a length and without content`;
+      return { seen: { kind: 'lost' }, why };
     }
     return new Answer(answer.status, answer.headers, content, cut);
   } catch (error) {
@@ -88,8 +91,9 @@ async function read(
 }
 
 /**
- * Whether the answer may be a head that was cut: over plain HTTP/1.1 browsers take it for a whole one,
- * and what follows for an empty body. Its own fields, such as `Hapax-Outcome`, may be what is missing.
+ * Whether the answer may be a head that was cut: over plain HTTP/1.1 browsers take it for a whole
+ * one, and what follows for an empty body. Its own fields, such as `Hapax-Outcome`, may be what is
+ * missing.
  */
 function isCutHead({ method, url }: Exchange, answer: Response, content: Uint8Array): boolean {
   const hasNoContent = method === 'HEAD' || [204, 205, 304].includes(answer.status);
@@ -104,7 +108,8 @@ function isCutHead({ method, url }: Exchange, answer: Response, content: Uint8Ar
 
 // No connection was made.
 const NEVER_SENT = ['ECONNREFUSED', 'ENOTFOUND', 'EAI_AGAIN', 'UND_ERR_CONNECT_TIMEOUT'];
-// The certificate is not to be trusted, which does not pass; it is looked at before anything is sent.
+// The certificate is not to be trusted, which does not pass; it is looked at before anything is
+// sent.
 const UNTRUSTED = [
   'CERT_HAS_EXPIRED',
   'DEPTH_ZERO_SELF_SIGNED_CERT',
@@ -118,12 +123,14 @@ const UNTRUSTED = [
 function reached(error: unknown): NeverSent | Lost {
   const codes = codesOf(error instanceof Error ? error.cause : undefined);
   if (codes.length === 0) return { kind: 'lost' };
-  if (codes.every((code) => NEVER_SENT.includes(code))) return { kind: 'never-sent', lasting: false };
-  if (codes.every((code) => UNTRUSTED.includes(code))) return { kind: 'never-sent', lasting: true };
-  return { kind: 'lost' };
+  const areAll = (known: string[]) => codes.every((code) => known.includes(code));
+  if (areAll(NEVER_SENT)) return { kind: 'never-sent', lasting: false };
+  return areAll(UNTRUSTED) ? { kind: 'never-sent', lasting: true } : { kind: 'lost' };
 }
 
-/** The codes of an error, or of each of those that it stands for: one for each address of a host. */
+/**
+ * The codes of an error, or of each of those that it stands for: one for each address of a host.
+ */
 function codesOf(cause: unknown): string[] {
   if (cause instanceof AggregateError) return cause.errors.flatMap(codesOf);
   if (!(cause instanceof Error)) return [];

@@ -1,9 +1,9 @@
 /**
  * A client that retries safely: one key for one intent, kept until the outcome is known.
  *
- * An {@link Intent} owns its key before the first attempt and cannot be changed. A {@link Client} sends
- * it until its outcome is known, as far as its policy and a budget go, and tells one of three things:
- * `done`, `refused` or `unknown`.
+ * An {@link Intent} owns its key before the first attempt and cannot be changed. A {@link Client}
+ * sends it until its outcome is known, as far as its policy and a budget go, and tells one of three
+ * things: `done`, `refused` or `unknown`.
  */
 
 export { ABOVE, FIELD, says } from './above.js';

@@ -4,8 +4,8 @@ import type { RequestFacts } from './course.js';
 import { uuid7 } from './uuid.js';
 
 /**
- * How a key is written in its field. `quoted`: as a String in double quotes (RFC 9651), as the draft of
- * the field has it. `bare`: its bare characters, as most deployed services document it.
+ * How a key is written in its field. `quoted`: as a String in double quotes (RFC 9651), as the
+ * draft of the field has it. `bare`: its bare characters, as most deployed services document it.
  */
 export type KeyStyle = 'quoted' | 'bare';
 
@@ -53,8 +53,8 @@ export class Intent {
   readonly #body: Uint8Array;
 
   /**
-   * Freezes a request. `POST`, `PATCH` and whatever else is not idempotent get a key of their own (a
-   * UUIDv7), if they have none. Throws an {@link IntentError}.
+   * Freezes a request. `POST`, `PATCH` and whatever else is not idempotent get a key of their own
+   * (a UUIDv7), if they have none. Throws an {@link IntentError}.
    */
   constructor(method: string, url: string | URL, options: IntentOptions = {}) {
     const { key, withoutKey = false, keyStyle = 'quoted', made } = options;

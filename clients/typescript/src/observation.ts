@@ -6,9 +6,9 @@ import type { Problem } from './problem.js';
 export type Said = 'applied' | 'not-applied' | 'unknown';
 
 /**
- * What an operation's status says. `ended`: it has an outcome, which the same request with the same key
- * gets. `not-applied`: nothing happened; the same request executes. `goes-on`: it is under way, or
- * nobody knows yet. `not-told`: there was no status to be had.
+ * What an operation's status says. `ended`: it has an outcome, which the same request with the same
+ * key gets. `not-applied`: nothing happened; the same request executes. `goes-on`: it is under way,
+ * or nobody knows yet. `not-told`: there was no status to be had.
  */
 export type OperationState = 'ended' | 'not-applied' | 'goes-on' | 'not-told';
 
@@ -31,8 +31,8 @@ export interface AnswerFacts {
   /** The problem of hapax that it is. */
   readonly problem: Problem | undefined;
   /**
-   * Whether it is kept for the key: a replay (`Idempotent-Replayed: true`), or a first answer that says
-   * until when it is replayed (`Idempotency-Expires`).
+   * Whether it is kept for the key: a replay (`Idempotent-Replayed: true`), or a first answer that
+   * says until when it is replayed (`Idempotency-Expires`).
    */
   readonly kept: boolean;
   readonly said: Said | undefined;

@@ -15,10 +15,11 @@ export interface Done {
 }
 
 /**
- * Why an intent was refused: a problem of hapax, or another reason. `outcome-not-kept` and `key-expired`
- * say that an operation with this key ended before; what it came to is not there any more. `never-sent`:
- * not one byte of it left. `not-applied`: the service says that nothing of it happened, and it was not
- * sent again. `key-ends`: its key is about to be forgotten, so it was not sent.
+ * Why an intent was refused: a problem of hapax, or another reason. `outcome-not-kept` and
+ * `key-expired` say that an operation with this key ended before; what it came to is not there any
+ * more. `never-sent`: not one byte of it left. `not-applied`: the service says that nothing of it
+ * happened, and it was not sent again. `key-ends`: its key is about to be forgotten, so it was not
+ * sent.
  */
 export type Refusal = Problem | 'never-sent' | 'not-applied' | 'key-ends';
 

@@ -5,8 +5,8 @@ import type { Backoff } from './backoff.js';
 /**
  * When an intent is sent again, and when not. Times are in seconds.
  *
- * Attempts count against `attempts` when the service may have worked on them. Those that never left,
- * and waiting for an operation that is under way, are bounded by the `deadline` alone.
+ * Attempts count against `attempts` when the service may have worked on them. Those that never
+ * left, and waiting for an operation that is under way, are bounded by the `deadline` alone.
  */
 export interface Policy {
   /**
@@ -16,7 +16,10 @@ export interface Policy {
   readonly attempts: number;
   /** How long all of it may take, from the first attempt on. Default: 60. */
   readonly deadline: number;
-  /** The pause after a failure. Default: 0.05 doubling to 20, full jitter (AWS SDKs, 2026 retry mode). */
+  /**
+   * The pause after a failure. Default: 0.05 doubling to 20, full jitter (AWS SDKs, 2026 retry
+   * mode).
+   */
   readonly backoff: Backoff;
   /**
    * The first window after an answer that says that there is too much to do (429, and 503 with
@@ -24,18 +27,18 @@ export interface Policy {
    */
   readonly throttledBase: number;
   /**
-   * The pause while an operation is under way or its outcome unknown. Default: 0.25 doubling to 5, full
-   * jitter.
+   * The pause while an operation is under way or its outcome unknown. Default: 0.25 doubling to 5,
+   * full jitter.
    */
   readonly waiting: Backoff;
   /**
-   * The longest time that a `Retry-After` makes the client wait. What is longer counts as this: coming
-   * early is harmless with a key. Default: 60.
+   * The longest time that a `Retry-After` makes the client wait. What is longer counts as this:
+   * coming early is harmless with a key. Default: 60.
    */
   readonly longestRetryAfter: number;
   /**
-   * How long the service remembers a key, from its first attempt on, where that is known beforehand. An
-   * answer's `Idempotency-Expires` counts where it is earlier. Default: none.
+   * How long the service remembers a key, from its first attempt on, where that is known
+   * beforehand. An answer's `Idempotency-Expires` counts where it is earlier. Default: none.
    */
   readonly keyLifetime: number | undefined;
   /**
@@ -53,7 +56,10 @@ export interface Policy {
    * problem of hapax. Default: none; `409` is right for Stripe.
    */
   readonly inFlightStatuses: readonly number[];
-  /** What problems of hapax begin with, where the service configured it. Default: `urn:hapax:problem:`. */
+  /**
+   * What problems of hapax begin with, where the service configured it. Default:
+   * `urn:hapax:problem:`.
+   */
   readonly problemBase: string;
 }
 
@@ -64,7 +70,9 @@ export interface PolicyOptions
   readonly waiting?: Partial<Backoff>;
 }
 
-/** A policy with its defaults. Throws a `RangeError` where it would wait for ever, or never send. */
+/**
+ * A policy with its defaults. Throws a `RangeError` where it would wait for ever, or never send.
+ */
 export function policy(options: PolicyOptions = {}): Policy {
   const made: Policy = {
     attempts: 3,

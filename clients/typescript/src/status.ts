@@ -6,8 +6,8 @@ import type { Intent } from './intent.js';
 import type { Observation, OperationState, StatusSeen } from './observation.js';
 
 /**
- * Where an answer says that the status is. The question carries the caller's credentials, so it goes to
- * nobody else than the request did.
+ * Where an answer says that the status is. The question carries the caller's credentials, so it
+ * goes to nobody else than the request did.
  */
 export function address(of: string, headers: Headers): string | undefined {
   const link = statusLink(headers);

@@ -17,8 +17,8 @@ const RFC_3339 = new RegExp(
 
 /**
  * How long to wait, from the time of the answer on, as `Retry-After` says it (RFC 9110, section
- * 10.2.3): whole seconds, or a date. A date that is over is no wait. `undefined` for anything else: a
- * field that cannot be read is not there.
+ * 10.2.3): whole seconds, or a date. A date that is over is no wait. `undefined` for anything else:
+ * a field that cannot be read is not there.
  */
 export function retryAfter(value: string, now: number): number | undefined {
   const text = value.trim();

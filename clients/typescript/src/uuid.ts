@@ -1,6 +1,6 @@
 /**
- * A UUID of version 7 (RFC 9562, section 5.7): it begins with the time, so that the records of one time
- * are in one place of the service's store.
+ * A UUID of version 7 (RFC 9562, section 5.7): it begins with the time, so that the records of one
+ * time are in one place of the service's store.
  */
 export function uuid7(): string {
   if (globalThis.crypto === undefined) {

@@ -229,7 +229,9 @@ test('success gives back what was taken or one, and never more than all', () => 
   assert.equal(budget.left, 16);
 });
 
-/** A service that sends each connection what is written down, byte by byte where it has a rhythm. */
+/**
+ * A service that sends each connection what is written down, byte by byte where it has a rhythm.
+ */
 async function service(answers, { rhythm = 0 } = {}) {
   const server = createServer((socket) => {
     socket.on('error', () => {});

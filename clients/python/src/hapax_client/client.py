@@ -57,8 +57,8 @@ class Client(_Settings):
     def send(self, intent: Intent) -> Outcome:
         """Sends an intent until its outcome is known, as far as the policy goes.
 
-        Interrupted in the middle (``KeyboardInterrupt``), the intent may have been sent: find out what
-        became of ``Operation.of(intent)``.
+        Interrupted in the middle (``KeyboardInterrupt``), the intent may have been sent: find out
+        what became of ``Operation.of(intent)``.
         """
         return self._run(self._steps(intent))
 

@@ -72,8 +72,8 @@ class Request:
 
 @dataclass(frozen=True)
 class _Again:
-    """To send again. ``counts`` as an attempt where the service may work on it; ``floor`` is how long
-    it asked not to be asked."""
+    """To send again. ``counts`` as an attempt where the service may work on it; ``floor`` is how
+    long it asked not to be asked."""
 
     cost: Optional[Cost]
     counts: bool
@@ -151,8 +151,8 @@ class Course:
     ) -> Next:
         """What to do after an observation, ``elapsed`` since the beginning.
 
-        ``random`` is even in ``0.0..1.0``. ``budget`` is asked for a resend when nothing else stands
-        against it.
+        ``random`` is even in ``0.0..1.0``. ``budget`` is asked for a resend when nothing else
+        stands against it.
         """
         wish = self._take_in(policy, seen, elapsed)
         last = self._verdict(seen)

@@ -8,11 +8,11 @@ from __future__ import annotations
 import random
 import time
 from dataclasses import dataclass
-from typing import Generator, Optional, Union
+from typing import Generator, Optional, Tuple, Union
 
 from . import above, status
 from .budget import Budgets
-from .course import Ask, Cost, Course, End, Resend
+from .course import Ask, Cost, Course, End, Next, Resend
 from .exchange import Exchange, Failure, Result
 from .facts import facts, is_replayed
 from .intent import Intent
@@ -31,7 +31,8 @@ class Pause:
 
 
 Steps = Generator[Union[Exchange, Pause], Optional[Result], Outcome]
-"""What is to be done, one after the other, up to an outcome. An exchange is answered by its result."""
+"""What is to be done, one after the other, up to an outcome. An exchange is answered by its
+result."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,8 @@ class Drive:
 
     def _ask(self) -> Generator[Exchange, Optional[Result], _Seen]:
         if self._status is None:
-            return _Seen(Status(OperationState.NOT_TOLD), None, "its status is nowhere to be asked for")
+            nowhere = "its status is nowhere to be asked for"
+            return _Seen(Status(OperationState.NOT_TOLD), None, nowhere)
         # It is no resend, and whether to ask again is decided here.
         headers = status.question(self._intent)
         seen = self._read((yield self._exchange("GET", self._status, headers, b"", True)))
@@ -118,7 +120,12 @@ class Drive:
         return _Seen(told, None, f"its status is {told.state.value}: {seen.why}")
 
     def _exchange(
-        self, method: str, url: str, headers: "tuple[tuple[str, str], ...]", body: bytes, retried: bool
+        self,
+        method: str,
+        url: str,
+        headers: Tuple[Tuple[str, str], ...],
+        body: bytes,
+        retried: bool,
     ) -> Exchange:
         left = max(self._policy.deadline - self._elapsed(), 0.001)
         timeout = min(self._policy.attempt_timeout, left)
@@ -132,7 +139,7 @@ class Drive:
         assert isinstance(result, Failure), "an exchange is answered by its result"
         return _Seen(result.seen, None, result.why)
 
-    def _decide(self, seen: _Seen) -> "Union[Resend, Ask, End]":
+    def _decide(self, seen: _Seen) -> Next:
         def budget(cost: Cost) -> bool:
             taken = self._budget.take(cost)
             if taken is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 import time
-from typing import Any, Optional, Union
+from typing import Any, Dict, Optional, Union
 
 import httpx
 
@@ -24,8 +24,8 @@ class HttpxTransport:
     def __init__(
         self, client: Optional[httpx.Client] = None, *, connect_timeout: float = 5.0
     ) -> None:
-        """``connect_timeout`` is how long a connection may take. One that takes longer is none, and no
-        attempt: nothing was sent."""
+        """``connect_timeout`` is how long a connection may take. One that takes longer is none, and
+        no attempt: nothing was sent."""
         self._client = httpx.Client() if client is None else client
         self._connect_timeout = connect_timeout
 
@@ -102,7 +102,7 @@ class _Content:
         return Response(answer.status_code, headers, bytes(self._bytes), self._cut)
 
 
-def _arguments(request: Exchange, connect_timeout: float) -> "dict[str, Any]":
+def _arguments(request: Exchange, connect_timeout: float) -> Dict[str, Any]:
     return {
         "method": request.method,
         "url": request.url,

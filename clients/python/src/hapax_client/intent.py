@@ -71,10 +71,10 @@ class Intent:
         """Freezes a request. ``POST``, ``PATCH`` and whatever else is not idempotent get a key of
         their own (a UUIDv7), if they have none.
 
-        ``key`` is a key that the caller has for it: one that was written down (``made`` is when), or
-        a natural one such as the number of an order. ``without_key`` sends it without any, and so
-        once, unless it is idempotent by itself. ``json`` is written as the content, and its media type
-        set. Raises :class:`IntentError`.
+        ``key`` is a key that the caller has for it: one that was written down (``made`` is when),
+        or a natural one such as the number of an order. ``without_key`` sends it without any, and
+        so once, unless it is idempotent by itself. ``json`` is written as the content, and its
+        media type set. Raises :class:`IntentError`.
         """
         method = method.upper()
         pairs = headers.items() if isinstance(headers, Mapping) else headers

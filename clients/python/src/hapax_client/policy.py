@@ -36,13 +36,14 @@ class Policy:
     """How long the service remembers a key, from its first attempt on, where that is known
     beforehand. An answer's ``Idempotency-Expires`` counts where it is earlier."""
     lifetime_margin: float = 60.0
-    """How long before a key's end it is not sent any more: a request can be under way for a while."""
+    """How long before a key's end it is not sent any more: a request can be under way for a
+    while."""
     attempt_timeout: float = 30.0
     """How long an attempt may take to its complete answer; never longer than what is left of the
     ``deadline``."""
     in_flight_statuses: FrozenSet[int] = field(default_factory=frozenset)
-    """Statuses that say that a request with this key is under way, of services that say it without a
-    problem of hapax; ``409`` is right for Stripe."""
+    """Statuses that say that a request with this key is under way, of services that say it without
+    a problem of hapax; ``409`` is right for Stripe."""
     problem_base: str = "urn:hapax:problem:"
     """What problems of hapax begin with, where the service configured it."""
 

@@ -8,7 +8,7 @@ import socket
 import ssl
 import time
 from contextvars import ContextVar
-from typing import Any, Optional, Union
+from typing import Any, Dict, List, Optional, Tuple, Union
 
 import requests
 from requests.adapters import HTTPAdapter
@@ -27,14 +27,15 @@ class RequestsTransport:
     """Sends through a session of ``requests``: one request each time, without redirects.
 
     Of a session that is given, the fields, cookies, authentication, proxies, hooks and certificates
-    are used, as they are when this is made. Its adapters are not: they may send again by themselves.
+    are used, as they are when this is made. Its adapters are not: they may send again by
+    themselves.
     """
 
     def __init__(
         self, session: Optional[requests.Session] = None, *, connect_timeout: float = 5.0
     ) -> None:
-        """``connect_timeout`` is how long a connection may take. One that takes longer is none, and no
-        attempt: nothing was sent."""
+        """``connect_timeout`` is how long a connection may take. One that takes longer is none, and
+        no attempt: nothing was sent."""
         self._session = requests.Session()
         for name in _SHARED if session is not None else ():
             setattr(self._session, name, getattr(session, name))
@@ -50,7 +51,7 @@ class RequestsTransport:
             with self._session.request(
                 request.method,
                 request.url,
-                headers=dict(_merged(request)),
+                headers=_merged(request),
                 data=request.body,
                 allow_redirects=False,
                 stream=True,
@@ -69,19 +70,29 @@ class RequestsTransport:
         self._session.close()
 
 
-_SHARED = ("headers", "cookies", "auth", "proxies", "hooks", "params", "verify", "cert", "trust_env")
+# What is taken of a session that is given.
+_SHARED = (
+    "headers",
+    "cookies",
+    "auth",
+    "proxies",
+    "hooks",
+    "params",
+    "verify",
+    "cert",
+    "trust_env",
+)
 
 # When the exchange of this context ends, on the monotonic clock.
 _END: ContextVar[float] = ContextVar("hapax_end")
 
 
-def _merged(request: Exchange) -> "dict[str, str]":
+def _merged(request: Exchange) -> Dict[str, str]:
     """A field that is there several times is one with a list (RFC 9110, section 5.3)."""
-    merged: "dict[str, tuple[str, str]]" = {}
+    merged: Dict[str, Tuple[str, List[str]]] = {}
     for name, value in request.headers:
-        known = merged.get(name.lower())
-        merged[name.lower()] = (name, value) if known is None else (known[0], f"{known[1]}, {value}")
-    return dict(merged.values())
+        merged.setdefault(name.lower(), (name, []))[1].append(value)
+    return {name: ", ".join(values) for name, values in merged.values()}
 
 
 def _read(answer: requests.Response, request: Exchange) -> Response:
@@ -137,8 +148,8 @@ class _Timed(io.RawIOBase):
 
 
 class _Lines:
-    """The lines of a head: one that ends before its last line is none. ``http.client`` takes it for a
-    whole one, with an empty body."""
+    """The lines of a head: one that ends before its last line is none. ``http.client`` takes it for
+    a whole one, with an empty body."""
 
     def __init__(self, fp: Any) -> None:
         self._fp = fp

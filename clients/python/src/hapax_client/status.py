@@ -40,7 +40,8 @@ def address(of: str, headers: Headers) -> Optional[str]:
 
 
 def question(intent: Intent) -> Tuple[Tuple[str, str], ...]:
-    """The fields of the question: those of the intent, which say whose it is and what its key is."""
+    """The fields of the question: those of the intent, which say whose it is and what its key
+    is."""
     left_out = ("content-type", "content-encoding", "accept")
     fields: List[Tuple[str, str]] = [
         field for field in intent.headers if field[0].lower() not in left_out

@@ -44,7 +44,9 @@ def until(value: str, now: float) -> Optional[float]:
     if found is None:
         return None
     moment = _moment(int(found["year"]), int(found["number"]), found)
-    return None if moment is None else max(moment.timestamp() + float(found["part"] or 0) - now, 0.0)
+    if moment is None:
+        return None
+    return max(moment.timestamp() + float(found["part"] or 0) - now, 0.0)
 
 
 def parse_http_date(text: str) -> Optional[float]:

@@ -120,7 +120,7 @@ pub(crate) fn an_outcome_that_is_held_is_unknown(ours: &Driver) {
         return;
     }
     let scene = Scene::holding();
-    // Lost behind the gateway, and an answer that settles nothing, which reaches the caller as it is.
+    // Lost behind the gateway, and answers that settle nothing, which reach the caller as they are.
     scene.back.on_turns(1, Fault::cut(Way::ToClient));
     let lost = ours.pay(&scene, &Payment::new());
     assert_eq!((lost.outcome.as_deref(), lost.status), (Some("unknown"), 409), "{lost:?}");
