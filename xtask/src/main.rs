@@ -9,6 +9,7 @@ mod proof;
 mod run;
 mod setup;
 mod soak;
+mod storm;
 mod test;
 
 use std::process::ExitCode;

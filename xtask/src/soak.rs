@@ -8,12 +8,13 @@ use serde_json::{Value, json};
 use crate::{
     proof,
     run::{Context, Failure, Outcome, build_release, cargo, release, run},
+    storm,
     test::{build, tests},
 };
 
 /// Run the model with its larger bounds, the demo's storm at large counts, the races many times, the
-/// store with every call of many failing, and gateways that are killed again and again; write
-/// docs/proof/*.json.
+/// store with every call of many failing, gateways that are killed again and again, and services that
+/// are down under many clients; write docs/proof/*.json.
 ///
 /// A file says what ran, with which seed and counts, and what came of it, failures included.
 #[derive(Args)]
@@ -38,7 +39,7 @@ pub(crate) struct Soak {
     only: Option<String>,
 }
 
-const PROOFS: [&str; 7] = [
+const PROOFS: [&str; 8] = [
     "model",
     "demo-storm",
     "copies-through-two-gateways",
@@ -46,6 +47,7 @@ const PROOFS: [&str; 7] = [
     "conformance-memory",
     "store-faults",
     "kill-loop",
+    "retry-storm",
 ];
 
 /// Tests that are worth more the more often they run.
@@ -97,6 +99,9 @@ impl Soak {
         }
         if self.is_wanted("kill-loop") && !write("kill-loop", self.kill_loop()?)? {
             failed.push("kill-loop");
+        }
+        if self.is_wanted("retry-storm") && !write("retry-storm", storm::prove()?)? {
+            failed.push("retry-storm");
         }
         if failed.is_empty() {
             return Ok(());

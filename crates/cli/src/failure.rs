@@ -24,6 +24,11 @@ impl Failure {
 
     /// A start that was refused for a reason with reasons of its own.
     pub(crate) fn start_because(error: &dyn Error) -> Self {
+        Self::because(2, error)
+    }
+
+    /// A failure with this exit code, for a reason with reasons of its own.
+    pub(crate) fn because(code: u8, error: &dyn Error) -> Self {
         let mut message = error.to_string();
         let mut source = error.source();
         while let Some(cause) = source {
@@ -34,7 +39,7 @@ impl Failure {
             }
             source = cause.source();
         }
-        Self::start(message)
+        Self::new(code, message)
     }
 }
 

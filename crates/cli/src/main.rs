@@ -1,6 +1,7 @@
 //! The one binary of hapax.
 #![forbid(unsafe_code)]
 
+mod call;
 mod check;
 mod demo;
 mod effect_secret;
@@ -39,6 +40,7 @@ struct Hapax {
 #[derive(Debug, Subcommand)]
 enum Command {
     Serve(Box<serve::Serve>),
+    Call(Box<call::Call>),
     Check(check::Check),
     Demo(Box<demo::DemoArgs>),
     /// Look at records, and settle those whose outcome is unknown.
@@ -62,6 +64,7 @@ fn main() -> ExitCode {
     let ended = runtime.block_on(async {
         match command {
             Command::Serve(args) => serve::run(*args).await,
+            Command::Call(args) => call::run(*args).await,
             Command::Check(args) => check::run(args),
             Command::Demo(args) => demo::run(*args).await,
             Command::Records(command) => records::run(command).await,

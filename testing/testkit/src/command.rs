@@ -34,9 +34,14 @@ impl Ran {
     }
 }
 
+/// `hapax`, to be given arguments and started.
+pub fn hapax_command() -> Command {
+    Command::new(binary())
+}
+
 /// Runs `hapax` with arguments to its end.
 pub fn hapax<S: AsRef<str>>(args: impl IntoIterator<Item = S>) -> Ran {
-    let mut command = Command::new(binary());
+    let mut command = hapax_command();
     command.args(args.into_iter().map(|arg| arg.as_ref().to_owned()));
     run(&mut command)
 }
@@ -47,7 +52,7 @@ pub fn hapax_reading<S: AsRef<str>>(input: &str, args: impl IntoIterator<Item = 
     let (reader, mut writer) = std::io::pipe().expect("a pipe");
     writer.write_all(input.as_bytes()).expect("the pipe takes it");
     drop(writer);
-    let mut command = Command::new(binary());
+    let mut command = hapax_command();
     command.args(args.into_iter().map(|arg| arg.as_ref().to_owned()));
     ended(command.stdin(reader))
 }

@@ -40,7 +40,7 @@ pub use self::{
     browser::Browser,
     client::{Pending, Request, copies, fresh_key, start},
     clock::Clock,
-    command::{Ran, hapax, hapax_reading, run},
+    command::{Ran, hapax, hapax_command, hapax_reading, run},
     disk::{Call, DiskFault, Trouble, Volume},
     downstream::Downstream,
     fault_proxy::{Counts, Fault, FaultProxy, Way},

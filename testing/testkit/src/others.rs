@@ -6,9 +6,13 @@ use std::{
     process::Command,
 };
 
-/// A client of another maker, which a script tells what to do.
+use crate::command::binary;
+
+/// A client, which a script tells what to do.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Client {
+    /// A shell with `hapax call`, as `$HAPAX`.
+    Hapax,
     /// A shell with curl.
     Curl,
     /// Python with requests, httpx and Stripe's SDK.
@@ -31,6 +35,7 @@ impl Client {
     /// What it needs, as `HAPAX_MISSING` calls it.
     const fn parts(self) -> &'static [&'static str] {
         match self {
+            Self::Hapax => &[],
             Self::Curl => &["curl"],
             Self::Python => &["python3", "python-clients"],
             Self::Node => &["node"],
@@ -45,6 +50,11 @@ impl Client {
     #[track_caller]
     pub fn interpreter(self) -> Command {
         match self {
+            Self::Hapax => {
+                let mut shell = Command::new("sh");
+                shell.env("HAPAX", binary());
+                shell
+            }
             Self::Curl => Command::new("sh"),
             Self::Python => Command::new(installed("python-clients/venv/bin/python")),
             Self::Node | Self::NodeStripe | Self::NodeHapax => Command::new("node"),

@@ -2,15 +2,15 @@
 
 use std::{
     num::{NonZeroU32, NonZeroUsize},
-    process::{Command, Stdio},
+    process::Command,
 };
 
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
+use super::instructions::Counter;
 use crate::{
     proof,
-    run::{Context, Failure, Outcome, answers, cargo, line_of, release, run},
+    run::{Context, Failure, Outcome, cargo, line_of, release, run},
 };
 
 /// The kinds of calls that are counted: the program's name for each, and whose first or replay.
@@ -22,10 +22,6 @@ const COUNTED: [(&str, &str, &str); 6] = [
     ("one-call-first", "one-call", "first"),
     ("one-call-replay", "one-call", "replay"),
 ];
-
-/// Two lengths of the counted loop: their difference is without start-up and end.
-const FEW: u32 = 200;
-const MANY: u32 = 1_200;
 
 /// Builds the program, runs it, prints a table and writes `bench/layer.json`.
 pub(super) fn measure(pairs: NonZeroUsize, rounds: NonZeroU32) -> Outcome {
@@ -58,45 +54,15 @@ struct Instructions {
 
 /// Counts by callgrind; `None` where it is not installed.
 fn counted() -> Outcome<Option<Instructions>> {
-    if !answers(Command::new("valgrind").arg("--version")) {
-        eprintln!("==> valgrind is not installed: instructions are not counted");
-        return Ok(None);
-    }
-    let scratch = tempfile::tempdir().context("folder for callgrind")?;
-    eprintln!("==> valgrind --tool=callgrind bench-layer calls …");
+    let Some(counter) = Counter::of("bench-layer")? else { return Ok(None) };
     // What all kinds do to have a request is no part of any.
-    let request = per_call("request", &scratch)?;
-    let of = |kind| Ok::<_, Failure>(per_call(kind, &scratch)?.saturating_sub(request));
+    let request = counter.per_call("request")?;
+    let of = |kind| Ok::<_, Failure>(counter.per_call(kind)?.saturating_sub(request));
     Ok(Some(Instructions {
-        valgrind: line_of(Command::new("valgrind").arg("--version")).unwrap_or_default(),
         bare: of("bare")?,
         layered: COUNTED.iter().map(|(kind, ..)| of(kind)).collect::<Outcome<_>>()?,
+        valgrind: counter.valgrind,
     }))
-}
-
-fn per_call(kind: &str, scratch: &TempDir) -> Outcome<u64> {
-    let (few, many) = (total(kind, FEW, scratch)?, total(kind, MANY, scratch)?);
-    Ok(many.saturating_sub(few) / u64::from(MANY - FEW))
-}
-
-/// All instructions of the program when it makes so many calls.
-fn total(kind: &str, calls: u32, scratch: &TempDir) -> Outcome<u64> {
-    let out = scratch.path().join("callgrind.out");
-    let counted = Command::new("valgrind")
-        .arg("--tool=callgrind")
-        .arg(format!("--callgrind-out-file={}", out.display()))
-        .arg(release("bench-layer")?)
-        .args(["calls", kind, &calls.to_string()])
-        .stdin(Stdio::null())
-        .output()
-        .context("valgrind")?;
-    let said = String::from_utf8_lossy(&counted.stderr);
-    let collected = said.lines().find_map(|line| line.split_once("Collected :"));
-    let collected = collected.and_then(|(_, number)| number.trim().parse().ok());
-    collected.filter(|_| counted.status.success()).ok_or_else(|| {
-        let last = said.lines().last().unwrap_or_default();
-        Failure::new(format!("valgrind counted nothing of {kind}: {last}"))
-    })
 }
 
 struct Report {

@@ -1,14 +1,16 @@
 //! `cargo xtask bench`: what the gateway costs, the store, or the layer, measured side by side in one
 //! run.
 
+mod client;
 mod disk;
 mod footprint;
+mod instructions;
 mod keys;
 mod layer;
 mod load;
 mod message;
 mod peers;
-mod plot;
+pub(crate) mod plot;
 mod process;
 mod report;
 mod rounds;
@@ -49,8 +51,12 @@ pub(crate) struct Bench {
     /// bench/layer.json: calls with the layer beside calls without, and instructions by valgrind.
     #[arg(long, conflicts_with_all = ["connections", "millis"])]
     layer: bool,
-    /// Pairs of calls of each kind in each round, with --layer.
-    #[arg(long, default_value = "20000", requires = "layer")]
+    /// Measure the client instead, in front of a service in the same process, and write
+    /// bench/client.json: calls through it beside calls without, and instructions by valgrind.
+    #[arg(long, conflicts_with_all = ["connections", "layer", "store"])]
+    client: bool,
+    /// Pairs of calls of each kind in each round, with --layer and --client.
+    #[arg(long, default_value = "20000")]
     pairs: NonZeroUsize,
     /// Measure the store instead, and write bench/store.json: pairs of claim and settlement by how
     /// many writes share a commit, on an empty store and with many records, and first executions
@@ -71,7 +77,9 @@ pub(crate) struct Bench {
 
 impl Bench {
     pub(crate) fn run(self) -> Outcome {
-        if self.layer {
+        if self.client {
+            client::measure(self.pairs)
+        } else if self.layer {
             layer::measure(self.pairs, self.rounds)
         } else if self.measure {
             self.measure()

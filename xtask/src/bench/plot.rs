@@ -5,12 +5,12 @@ use std::{fmt::Write as _, fs};
 use super::report::{Kind, Report};
 use crate::run::{Context, Outcome, root};
 
-const WIDTH: f64 = 860.0;
+pub(crate) const WIDTH: f64 = 860.0;
 const HEIGHT: f64 = 420.0;
-const LEFT: f64 = 70.0;
+pub(crate) const LEFT: f64 = 70.0;
 const TOP: f64 = 74.0;
-const BOTTOM: f64 = 370.0;
-const LINES: u32 = 5;
+pub(crate) const BOTTOM: f64 = 370.0;
+pub(crate) const LINES: u32 = 5;
 
 /// What is drawn, and in which colour.
 const SHOWN: [(Kind, &str); 4] = [
@@ -36,7 +36,7 @@ fn draw(report: &Report) -> String {
     let step = step(rates.fold(0.0, f64::max));
     let mut svg = Svg::new();
     svg.title("Requests per second by number of connections");
-    svg.legend();
+    svg.legend(SHOWN.map(|(kind, colour)| (kind.name(), colour)));
     for line in 0..=LINES {
         svg.grid(f64::from(line) * step, step);
     }
@@ -61,17 +61,18 @@ fn draw(report: &Report) -> String {
 }
 
 /// The distance of the lines: a round number, so that the largest rate is below the last of them.
-fn step(largest: f64) -> f64 {
+pub(crate) fn step(largest: f64) -> f64 {
     let least = (largest / f64::from(LINES)).max(1.0);
     let power = 10_f64.powf(least.log10().floor());
     let round = [1.0, 2.0, 2.5, 5.0, 10.0].into_iter().map(|factor| factor * power);
     round.into_iter().find(|&step| step >= least).unwrap_or(least)
 }
 
-struct Svg(String);
+/// A picture in the making.
+pub(crate) struct Svg(String);
 
 impl Svg {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
              font-family=\"system-ui, sans-serif\" fill=\"#24292f\">\n\
@@ -79,34 +80,34 @@ impl Svg {
         ))
     }
 
-    fn put(&mut self, element: std::fmt::Arguments<'_>) {
+    pub(crate) fn put(&mut self, element: std::fmt::Arguments<'_>) {
         // Writing to a text does not fail.
         let _ = writeln!(self.0, "{element}");
     }
 
-    fn text(&mut self, x: f64, y: f64, anchor: &str, size: u32, text: &str) {
+    pub(crate) fn text(&mut self, x: f64, y: f64, anchor: &str, size: u32, text: &str) {
         self.put(format_args!(
             "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\" \
              font-size=\"{size}\">{text}</text>"
         ));
     }
 
-    fn title(&mut self, text: &str) {
+    pub(crate) fn title(&mut self, text: &str) {
         self.text(20.0, 28.0, "start", 17, text);
     }
 
-    fn legend(&mut self) {
+    pub(crate) fn legend<'a>(&mut self, shown: impl IntoIterator<Item = (&'a str, &'a str)>) {
         let mut x = LEFT;
-        for (kind, colour) in SHOWN {
+        for (name, colour) in shown {
             self.put(format_args!(
                 "<rect x=\"{x:.1}\" y=\"42\" width=\"12\" height=\"12\" rx=\"2\" fill=\"{colour}\"/>"
             ));
-            self.text(x + 18.0, 53.0, "start", 13, kind.name());
-            x += 190.0;
+            self.text(x + 18.0, 53.0, "start", 13, name);
+            x += 196.0;
         }
     }
 
-    fn grid(&mut self, value: f64, step: f64) {
+    pub(crate) fn grid(&mut self, value: f64, step: f64) {
         let y = height(value, step);
         self.put(format_args!(
             "<line x1=\"{LEFT}\" y1=\"{y:.1}\" x2=\"{}\" y2=\"{y:.1}\" stroke=\"#e1e4e8\"/>",
@@ -127,13 +128,13 @@ impl Svg {
         self.text(x + width / 2.0, y - 5.0, "middle", 11, &thousands(rate));
     }
 
-    fn end(mut self) -> String {
+    pub(crate) fn end(mut self) -> String {
         self.0.push_str("</svg>\n");
         self.0
     }
 }
 
-fn height(value: f64, step: f64) -> f64 {
+pub(crate) fn height(value: f64, step: f64) -> f64 {
     BOTTOM - value / (step * f64::from(LINES)) * (BOTTOM - TOP)
 }
 

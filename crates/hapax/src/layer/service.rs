@@ -22,8 +22,9 @@ use crate::{
     http::{
         KeyPlace, RequestIntent, authorization_unavailable, authorized,
         body::{BoxError, Buffered, ResponseBody, read_bounded},
-        body_key, check_compared, fingerprint, key, key_missing, needed_content, read_reply,
-        refuse, replay_forbidden, respond,
+        body_key, check_compared, fingerprint,
+        headers::is_retried,
+        key, key_missing, needed_content, read_reply, refuse, replay_forbidden, respond,
     },
 };
 
@@ -73,7 +74,8 @@ where
         let key = match key_in_head(&self.door, request.headers()) {
             Ok(Some(key)) => key,
             Ok(None) => {
-                let answer = ready.call(request);
+                let retried = is_retried(request.headers());
+                let answer = hapax_above::when(retried, ready.call(request));
                 return Box::pin(async { Ok(answer.await?.map(ResponseBody::streaming)) });
             }
             Err(problem) => return Box::pin(future::ready(Ok(refuse(&problem)))),
@@ -335,7 +337,10 @@ where
     R::Error: Into<BoxError>,
 {
     async move {
-        let answer = match inner.call(request(head, &buffered, taken_from)).await {
+        let retried = is_retried(&head.headers);
+        let answering = inner.call(request(head, &buffered, taken_from));
+        // Clients that the service uses leave it to whoever sends this request again.
+        let answer = match hapax_above::when(retried, answering).await {
             Ok(answer) => answer,
             Err(error) => {
                 let error: BoxError = error.into();

@@ -106,7 +106,7 @@ impl Driver {
             command.arg(&payment.key);
             match (self.charges(), self.client) {
                 (true, _) => command.arg(payment.amount.to_string()),
-                (false, Client::Curl) => {
+                (false, Client::Curl | Client::Hapax) => {
                     let file = scene.dir().join(fresh_key());
                     fs::write(&file, payment.json()).expect("written");
                     command.arg(format!("@{}", file.display())).arg(&shown)
@@ -160,7 +160,7 @@ impl Running {
         let ran = self.0.join().expect("it runs");
         let lines: Vec<_> = ran.stdout.lines().map(str::to_owned).collect();
         assert!(!lines.is_empty(), "{ran:?}");
-        // curl prints the status, and writes the body into a file.
+        // Those of the shell print the status, and write the body into a file.
         if let Ok(status) = lines[0].parse() {
             let body = fs::read_to_string(&self.1).unwrap_or_default();
             return vec![Came::from_body(status, body)];

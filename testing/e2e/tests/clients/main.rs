@@ -12,6 +12,7 @@
 )]
 
 mod browser;
+mod call;
 mod cases;
 mod curl;
 mod driver;

@@ -29,6 +29,9 @@ pub const HAPAX_ATTEMPT: HeaderName = HeaderName::from_static("hapax-attempt");
 /// After which moment (RFC 3339) the service is to refuse the attempt, where it does so.
 pub const HAPAX_DEADLINE: HeaderName = HeaderName::from_static("hapax-deadline");
 
+/// That whoever sent a request sends it again when it fails: `above`.
+pub const HAPAX_RETRIES: HeaderName = HeaderName::from_static(hapax_above::FIELD);
+
 /// Every field that starts like this is ours.
 const OURS: &str = "hapax-";
 
@@ -42,10 +45,21 @@ pub const HOP_BY_HOP: [HeaderName; 6] = [
     header::UPGRADE,
 ];
 
+/// Whether the sender of a request says that it sends it again when it fails, so that nobody below
+/// has to ([`hapax_above`]).
+pub fn is_retried(headers: &HeaderMap) -> bool {
+    only(headers, &HAPAX_RETRIES).is_some_and(|value| hapax_above::says(value.as_bytes()))
+}
+
 /// Removes every field that only we may set from a client's request, also where a `_` stands for a
-/// `-`: many servers (CGI, WSGI, Rack, PHP) read both as one.
+/// `-`: many servers (CGI, WSGI, Rack, PHP) read both as one. What clients may say of their own
+/// retries stays.
 pub fn strip_ours_from_request(headers: &mut HeaderMap) {
+    let retried = is_retried(headers);
     remove_ours(headers);
+    if retried {
+        headers.insert(HAPAX_RETRIES, HeaderValue::from_static(hapax_above::ABOVE));
+    }
 }
 
 /// Removes every other field that a service which takes `_` for `-` may read as this one.

@@ -25,6 +25,24 @@ fn our_own_fields_are_stripped_at_the_door() {
 }
 
 #[test]
+fn that_a_request_is_retried_above_is_told_to_those_below() {
+    for (lines, kept) in [
+        (&[("hapax-retries", "above")][..], true),
+        (&[("hapax-retries", "Above")], true),
+        (&[("hapax-retries", "below")], false),
+        (&[("hapax-retries", "above"), ("hapax-retries", "above")], false),
+        (&[("hapax_retries", "above")], false),
+        (&[], false),
+    ] {
+        let mut request = headers(lines);
+        assert_eq!(is_retried(&request), kept, "{lines:?}");
+        strip_ours_from_request(&mut request);
+        let expected: &[_] = if kept { &[("hapax-retries", "above")] } else { &[] };
+        assert_eq!(request, headers(expected), "{lines:?}");
+    }
+}
+
+#[test]
 fn a_replay_keeps_the_outcome_with_repeats_order_and_bytes() {
     let mut answer = headers(&[
         ("content-type", "application/json"),

@@ -1,0 +1,80 @@
+//! Intents that are written down before they are sent, so that a process that comes after this one
+//! can go on with them.
+
+#[cfg(feature = "journal")]
+mod sqlite;
+
+use std::error::Error;
+
+use hapax_core::Key;
+use thiserror::Error;
+
+#[cfg(feature = "journal")]
+pub use sqlite::SqliteJournal;
+
+use crate::{intent::Intent, outcome::Outcome};
+
+/// Where intents are kept until their outcomes are known.
+///
+/// Both methods may wait for a disk; they are called where that stops nobody.
+pub trait Journal: Send + Sync {
+    /// Writes an intent down: when this returns, it is durable. An intent that is there already stays as
+    /// it is.
+    ///
+    /// # Errors
+    /// Where it cannot be written. Nothing is sent then.
+    fn begin(&self, intent: &Intent) -> Result<(), JournalError>;
+
+    /// Writes down how the intent of a key ended, so that it is not resumed.
+    ///
+    /// # Errors
+    /// Where it cannot be written. It is resumed then, which is harmless.
+    fn end(&self, key: &Key, ended: Ended) -> Result<(), JournalError>;
+}
+
+/// How an intent ended.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Ended {
+    /// With an answer of this status.
+    Done(u16),
+    /// Refused: nothing of it happened.
+    Refused,
+}
+
+impl Ended {
+    /// `None` where the outcome is not known: the intent is kept.
+    pub fn of(outcome: &Outcome) -> Option<Self> {
+        match outcome {
+            Outcome::Done(done) => Some(Self::Done(done.response.status().as_u16())),
+            Outcome::Refused(_) => Some(Self::Refused),
+            Outcome::Unknown(_) => None,
+        }
+    }
+}
+
+/// A journal that cannot be read or written.
+#[derive(Debug, Error)]
+#[error("{reason}")]
+pub struct JournalError {
+    reason: String,
+    source: Option<Box<dyn Error + Send + Sync>>,
+}
+
+impl JournalError {
+    /// An error for this reason.
+    pub fn new(reason: impl Into<String>) -> Self {
+        Self { reason: reason.into(), source: None }
+    }
+
+    /// With the error behind it.
+    #[must_use]
+    pub fn because(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        self.source = Some(source.into());
+        self
+    }
+
+    /// The runtime is being shut down.
+    pub(crate) fn stopped() -> Self {
+        Self::new("the program is being stopped")
+    }
+}

@@ -1,0 +1,237 @@
+//! A journal in a file of SQLite.
+
+use std::{
+    fs::{OpenOptions, Permissions},
+    path::Path,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use bytes::Bytes;
+use hapax_core::Key;
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Method, Uri,
+    header::{AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION},
+};
+use parking_lot::Mutex;
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use super::{Ended, Journal, JournalError};
+use crate::intent::Intent;
+
+/// A journal in a file. `Authorization`, `Proxy-Authorization` and `Cookie` are not written: whoever
+/// resumes an intent gives them anew ([`Intent::with_credentials`]).
+pub struct SqliteJournal(Mutex<Connection>);
+
+/// The version of the file's tables, in its `user_version`.
+const VERSION: i64 = 1;
+
+const TABLES: &str = "
+CREATE TABLE IF NOT EXISTS intent (
+    key     BLOB PRIMARY KEY,
+    method  TEXT NOT NULL,
+    uri     TEXT NOT NULL,
+    headers BLOB NOT NULL,
+    body    BLOB NOT NULL,
+    made    INTEGER NOT NULL,
+    ended   INTEGER,
+    status  INTEGER
+) STRICT, WITHOUT ROWID";
+
+/// One that has ended is sent again by whoever wants its answer again; its key is as old as it was.
+const BEGIN: &str = "
+INSERT INTO intent (key, method, uri, headers, body, made) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+ON CONFLICT (key) DO UPDATE SET method = excluded.method, uri = excluded.uri,
+headers = excluded.headers, body = excluded.body, ended = NULL, status = NULL
+WHERE intent.ended IS NOT NULL";
+
+/// What was sent with a key is sent with it: nothing else.
+const SAME: &str = "SELECT method = ?2 AND uri = ?3 AND body = ?4 FROM intent WHERE key = ?1";
+
+/// The content is not needed any more, and may be large.
+const END: &str = "
+UPDATE intent SET ended = ?2, status = ?3, headers = x'', body = x'' WHERE key = ?1 AND ended IS NULL";
+
+const OPEN: &str = "
+SELECT key, method, uri, headers, body, made FROM intent WHERE ended IS NULL ORDER BY made, key";
+
+const FIND: &str = "
+SELECT key, method, uri, headers, body, made FROM intent WHERE ended IS NULL AND key = ?1";
+
+const FORGET: &str = "DELETE FROM intent WHERE ended < ?1";
+
+/// How long it is remembered that an intent has ended.
+const REMEMBERED: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+
+/// How long another process may hold the file.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Fields that are nobody's business, and old by the time that they are needed again.
+const CREDENTIALS: [HeaderName; 3] = [AUTHORIZATION, PROXY_AUTHORIZATION, COOKIE];
+
+impl SqliteJournal {
+    /// Opens the journal in this file, and makes it where there is none: for its owner alone.
+    ///
+    /// # Errors
+    /// [`JournalError`] when the file cannot be opened or is no journal.
+    pub fn open(path: &Path) -> Result<Self, JournalError> {
+        let failed = |reason: &str| format!("{}: {reason}", path.display());
+        make_private(path)
+            .map_err(|error| JournalError::new(failed("it cannot be made")).because(error))?;
+        let conn =
+            Connection::open(path).and_then(|conn| prepare(&conn).map(|version| (conn, version)));
+        let (conn, version) =
+            conn.map_err(|error| JournalError::new(failed("it is no journal")).because(error))?;
+        if version != VERSION {
+            return Err(JournalError::new(failed("it was written by a newer version")));
+        }
+        Ok(Self(Mutex::new(conn)))
+    }
+
+    /// Every intent whose outcome is not known, the oldest first.
+    ///
+    /// # Errors
+    /// [`JournalError`] when the file cannot be read.
+    pub fn open_intents(&self) -> Result<Vec<Intent>, JournalError> {
+        let conn = self.0.lock();
+        let mut statement = conn.prepare_cached(OPEN)?;
+        let intents = statement.query_map((), intent)?;
+        intents.map(|read| read?.ok_or_else(unreadable)).collect()
+    }
+
+    /// The intent of this key, if its outcome is not known.
+    ///
+    /// # Errors
+    /// [`JournalError`] when the file cannot be read.
+    pub fn open_intent(&self, key: &Key) -> Result<Option<Intent>, JournalError> {
+        let conn = self.0.lock();
+        let mut statement = conn.prepare_cached(FIND)?;
+        let read = statement.query_row([key.as_bytes()], intent).optional()?;
+        read.map(|read| read.ok_or_else(unreadable)).transpose()
+    }
+}
+
+impl Journal for SqliteJournal {
+    fn begin(&self, intent: &Intent) -> Result<(), JournalError> {
+        let Some(key) = intent.key().map(Key::as_bytes) else { return Ok(()) };
+        let (method, uri) = (intent.method().as_str(), intent.uri().to_string());
+        let (headers, body) = (write_headers(intent.headers()), &intent.body()[..]);
+        let conn = self.0.lock();
+        let added = conn.prepare_cached(BEGIN)?.execute(params![
+            key,
+            method,
+            uri,
+            headers,
+            body,
+            micros(intent.made())
+        ])?;
+        if added == 1 {
+            return Ok(());
+        }
+        let same = conn
+            .prepare_cached(SAME)?
+            .query_row(params![key, method, uri, body], |row| row.get::<_, bool>(0))?;
+        if same {
+            return Ok(());
+        }
+        Err(JournalError::new("this key was used for another request; take a new one"))
+    }
+
+    fn end(&self, key: &Key, ended: Ended) -> Result<(), JournalError> {
+        let status = match ended {
+            Ended::Done(status) => Some(status),
+            Ended::Refused => None,
+        };
+        let now = micros(SystemTime::now());
+        let conn = self.0.lock();
+        conn.prepare_cached(END)?.execute(params![key.as_bytes(), now, status])?;
+        Ok(())
+    }
+}
+
+/// An empty file of SQLite is a database; one that is there already keeps what it may.
+fn make_private(path: &Path) -> std::io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    match options.open(path) {
+        Ok(file) => private(&file),
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(unix)]
+fn private(file: &std::fs::File) -> std::io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    file.set_permissions(Permissions::from_mode(0o600))
+}
+
+#[cfg(not(unix))]
+fn private(_: &std::fs::File) -> std::io::Result<()> {
+    Ok(())
+}
+
+fn prepare(conn: &Connection) -> rusqlite::Result<i64> {
+    conn.busy_timeout(PATIENCE)?;
+    conn.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
+    // Durable when it returns.
+    conn.pragma_update(None, "synchronous", "FULL")?;
+    let version = conn.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0))?;
+    if version > VERSION {
+        return Ok(version);
+    }
+    conn.execute(TABLES, ())?;
+    conn.pragma_update(None, "user_version", VERSION)?;
+    let old = SystemTime::now().checked_sub(REMEMBERED).unwrap_or(UNIX_EPOCH);
+    conn.execute(FORGET, [micros(old)])?;
+    Ok(VERSION)
+}
+
+fn micros(time: SystemTime) -> i64 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
+}
+
+/// `None` where what is written there is no intent.
+fn intent(row: &Row<'_>) -> rusqlite::Result<Option<Intent>> {
+    let (key, method, uri) =
+        (row.get::<_, Vec<u8>>(0)?, row.get::<_, String>(1)?, row.get::<_, String>(2)?);
+    let (headers, body, made) =
+        (row.get::<_, Vec<u8>>(3)?, row.get::<_, Vec<u8>>(4)?, row.get::<_, i64>(5)?);
+    let made = UNIX_EPOCH + Duration::from_micros(u64::try_from(made).unwrap_or(0));
+    let read = || {
+        let method = Method::from_bytes(method.as_bytes()).ok()?;
+        let (uri, headers) = (uri.parse::<Uri>().ok()?, read_headers(&headers)?);
+        let key = Key::from_bytes(&key).ok()?;
+        Some(Intent::resumed(method, uri, headers, Bytes::from(body), Some(key), made))
+    };
+    Ok(read())
+}
+
+fn unreadable() -> JournalError {
+    JournalError::new("the journal holds an intent that cannot be read")
+}
+
+/// Each field with its value, as on the wire: neither holds the end of a line.
+fn write_headers(headers: &HeaderMap) -> Vec<u8> {
+    let kept = headers.iter().filter(|(name, _)| !CREDENTIALS.contains(name));
+    let lines =
+        kept.flat_map(|(name, value)| [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"]);
+    lines.flatten().copied().collect()
+}
+
+fn read_headers(bytes: &[u8]) -> Option<HeaderMap> {
+    let mut headers = HeaderMap::new();
+    for line in bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+        let line = line.strip_suffix(b"\r")?;
+        let colon = line.windows(2).position(|pair| pair == b": ")?;
+        let name = HeaderName::from_bytes(line.get(..colon)?).ok()?;
+        headers.append(name, HeaderValue::from_bytes(line.get(colon + 2..)?).ok()?);
+    }
+    Some(headers)
+}
+
+impl From<rusqlite::Error> for JournalError {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::new("the journal cannot be read or written").because(error)
+    }
+}

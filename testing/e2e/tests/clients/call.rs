@@ -1,0 +1,185 @@
+//! `hapax call`.
+
+use std::{
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+use hapax_testkit::{Client, Process, Ran, UpstreamKind, eventually, hapax, hapax_command};
+
+use crate::{
+    SOON,
+    driver::{Driver, Payment},
+    scene::{Scene, WAITING},
+};
+
+const CALL: Driver = Driver {
+    client: Client::Hapax,
+    script: "call.sh",
+    honours_retry_after: true,
+    retries_in_flight: true,
+    // It has a deadline of a minute, and is told to come back in one.
+    repeats_an_unknown_outcome: 0,
+};
+
+crate::cases::promises! { CALL,
+    an_answer_lost_between_client_and_gateway_is_replayed
+        as t06_an_answer_lost_between_hapax_call_and_gateway_is_replayed,
+    a_request_cut_on_its_way_in_is_executed_once
+        as a_request_of_hapax_call_that_is_cut_is_executed_once,
+    an_answer_lost_behind_the_gateway_is_one_effect_under_resend
+        as t06_an_answer_lost_behind_the_gateway_is_one_effect_for_hapax_call,
+    what_is_refused_while_the_store_is_down_is_executed_once_when_it_is_back
+        as p11_hapax_call_comes_back_when_the_store_is_back,
+    a_retry_during_the_execution_starts_no_second_one
+        as p48_hapax_call_waits_while_it_is_executed,
+    a_retry_during_the_execution_waits_where_the_operation_says_so
+        as hapax_call_waits_for_the_first_request_where_the_operation_says_so,
+    an_unknown_outcome_is_told_and_nothing_is_sent_again
+        as hapax_call_is_told_of_an_unknown_outcome,
+    a_changed_intent_is_refused_and_not_sent_again
+        as t02_hapax_call_does_not_repeat_a_changed_intent,
+}
+
+fn call(scene: &Scene, payment: &Payment, more: &[&str]) -> Ran {
+    let (json, url) = (payment.json(), scene.url("/payments"));
+    let arguments = ["call", "--silent", "--key", &payment.key, "--json", &json, &url];
+    hapax(arguments.iter().chain(more))
+}
+
+#[test]
+fn the_exit_code_says_what_became_of_it() {
+    let scene = Scene::with(UpstreamKind::Plain, "");
+    let payment = Payment::new();
+    let first = call(&scene, &payment, &[]);
+    assert_eq!(first.code, Some(0), "{first:?}");
+    assert!(first.stdout.contains("pay_1"), "{first:?}");
+    let again = call(&scene, &payment, &["--include"]);
+    assert_eq!(again.code, Some(0), "{again:?}");
+    assert!(again.stdout.contains("idempotent-replayed: true"), "{again:?}");
+    assert!(again.stdout.ends_with(&first.stdout), "{again:?}");
+
+    let changed = call(&scene, &payment.changed(), &[]);
+    assert_eq!(changed.code, Some(3), "{changed:?}");
+    assert!(changed.stderr.contains("key-reused"), "{changed:?}");
+
+    scene.upstream.script("payments", "status 402");
+    let failed = call(&scene, &Payment::new(), &[]);
+    assert_eq!(failed.code, Some(4), "{failed:?}");
+
+    scene.upstream.script("payments", "status 500");
+    let payment = Payment::new();
+    let unknown = call(&scene, &payment, &["--retry-for", "2s"]);
+    assert_eq!(unknown.code, Some(5), "{unknown:?}");
+    assert!(unknown.stderr.contains(&format!("--key {}", payment.key)), "{unknown:?}");
+
+    let nowhere = hapax(["call", "--retry-for", "300ms", "--silent", "http://127.0.0.1:1/"]);
+    assert_eq!(nowhere.code, Some(3), "{nowhere:?}");
+    assert!(nowhere.stderr.contains("it was never sent"), "{nowhere:?}");
+    for nonsense in [
+        &["call"][..],
+        &["call", "nowhere"],
+        &["call", "-H", "no colon", "http://127.0.0.1:1/"],
+        &["call", "-H", "Idempotency-Key: x", "http://127.0.0.1:1/"],
+        &["call", "-d", "@/no/such/file", "http://127.0.0.1:1/"],
+        &["call", "--key", "", "http://127.0.0.1:1/"],
+        &["call", "--resume"],
+    ] {
+        let ran = hapax(nonsense.iter());
+        assert_eq!(ran.code, Some(2), "{nonsense:?}: {ran:?}");
+        assert!(!ran.stderr.is_empty(), "{nonsense:?}");
+    }
+}
+
+/// The caller is killed while its attempt is under way; whoever resumes has the same key.
+#[test]
+fn b1_a_caller_that_is_killed_is_resumed_with_the_same_key_and_one_effect() {
+    let scene = Scene::of(UpstreamKind::Plain, "", WAITING);
+    let journal = scene.dir().join("intents.db");
+    let (journal, url) = (journal.to_str().expect("a path"), scene.url("/payments"));
+    scene.upstream.script("payments", "gate answer");
+    let credentials = "Authorization: Bearer s3cret";
+    let mut command: Command = hapax_command();
+    command.args([
+        "call",
+        "--journal",
+        journal,
+        "-H",
+        credentials,
+        "--json",
+        "{\"amount\":1200}",
+        &url,
+    ]);
+    let mut caller = Process::spawn("hapax call", command.stdin(Stdio::null()));
+    scene.upstream.arrived(1);
+    caller.kill();
+    assert!(!std::fs::read(journal).expect("a journal").windows(6).any(|it| it == b"s3cret"));
+    scene.upstream.open("answer");
+    let resumed = hapax(["call", "--resume", "--journal", journal, "-H", credentials, "--silent"]);
+    assert_eq!(resumed.code, Some(0), "{resumed:?}");
+    assert!(resumed.stdout.contains("pay_1"), "{resumed:?}");
+    let arrival = scene.upstream.only_arrival();
+    assert_eq!(arrival.attempt(), 1);
+    scene.upstream.assert_effects(1);
+    // There is nothing more to resume.
+    let nothing = hapax(["call", "--resume", "--journal", journal]);
+    assert_eq!((nothing.code, nothing.stdout.as_str()), (Some(0), ""), "{nothing:?}");
+    scene.upstream.assert_arrivals(1);
+}
+
+/// Before its first byte is out there is the journal, and before that nothing.
+#[test]
+fn b1_wherever_a_caller_is_killed_its_intent_has_one_effect() {
+    let scene = Scene::of(UpstreamKind::Plain, "", WAITING);
+    let url = scene.url("/payments");
+    for nth in 0..12_u32 {
+        let journal = scene.dir().join(format!("intents-{nth}.db"));
+        let journal = journal.to_str().expect("a path");
+        let payment = Payment::new();
+        let json = payment.json();
+        let arguments =
+            ["call", "--journal", journal, "--key", &payment.key, "--json", &json, &url];
+        let mut command = hapax_command();
+        let mut caller = Process::spawn("hapax call", command.args(arguments).stdin(Stdio::null()));
+        // Anywhere: before the journal, in it, on the way, behind the answer.
+        std::thread::sleep(Duration::from_millis(u64::from(nth) * 4));
+        caller.kill();
+        let resumed = hapax(["call", "--resume", "--journal", journal, "--silent"]);
+        assert_eq!(resumed.code, Some(0), "{resumed:?}");
+        // Where it was killed before it had written its intent down, nothing was sent.
+        let first = call(&scene, &payment, &[]);
+        assert_eq!(first.code, Some(0), "{first:?}");
+        scene.upstream.assert_effects(nth as usize + 1);
+    }
+}
+
+#[test]
+fn interrupted_it_says_how_to_go_on() {
+    let scene = Scene::holding();
+    scene.upstream.script("payments", "gate answer");
+    let payment = Payment::new();
+    let (json, url) = (payment.json(), scene.url("/payments"));
+    let mut command = hapax_command();
+    command.args(["call", "--key", &payment.key, "--json", &json, &url]).stdin(Stdio::null());
+    let mut caller = Process::spawn("hapax call", &mut command);
+    scene.upstream.arrived(1);
+    caller.signal("INT");
+    assert_eq!(caller.ended(SOON).code(), Some(5));
+    let said = || caller.stderr().join("\n").contains(&format!("--key {}", payment.key));
+    eventually("it says how to go on", SOON, said);
+    scene.upstream.open("answer");
+}
+
+/// What the sender of a request says of its own retries comes through the gateway; nothing else that
+/// begins like our own fields does.
+#[test]
+fn k7_a_service_behind_the_gateway_is_told_that_somebody_above_retries() {
+    let scene = Scene::holding();
+    let payment = Payment::new();
+    assert_eq!(call(&scene, &payment, &["-H", "Hapax-Else: x"]).code, Some(0));
+    let arrival = scene.upstream.only_arrival();
+    assert_eq!(arrival.all("hapax-retries"), ["above"]);
+    assert!(arrival.all("hapax-else").is_empty());
+    assert_eq!(call(&scene, &Payment::new(), &["--attempts", "1"]).code, Some(0));
+    assert!(scene.upstream.arrivals()[1].all("hapax-retries").is_empty());
+}
