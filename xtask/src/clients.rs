@@ -24,21 +24,26 @@ struct Set {
 const SETS: &[Set] = &[
     Set {
         name: "python-clients",
-        needed_for: "tests with requests and with Stripe's SDK for Python",
+        needed_for: "tests with requests, httpx and Stripe's SDK for Python",
         files: &["requirements.txt"],
         install: python,
     },
     Set {
         name: "node-clients",
-        needed_for: "tests with Stripe's SDK for Node",
+        needed_for: "tests with Stripe's SDK for Node, and what builds our client in TypeScript",
         files: &["package.json", "package-lock.json", ".npmrc"],
         install: node,
     },
 ];
 
+/// Where the clients are.
+pub(crate) fn folder() -> Outcome<PathBuf> {
+    Ok(target().context("target folder")?.join("clients"))
+}
+
 /// Installs what the lock files say and is not there yet; returns what could not be.
 pub(crate) fn install_missing() -> Outcome<Vec<&'static str>> {
-    let all = target().context("target folder")?.join("clients");
+    let all = folder()?;
     let mut missing = Vec::new();
     for set in SETS {
         if let Err(failure) = set.install_in(&all) {

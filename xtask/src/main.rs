@@ -4,6 +4,7 @@
 
 mod bench;
 mod clients;
+mod our_clients;
 mod proof;
 mod run;
 mod setup;

@@ -5,14 +5,15 @@ use std::{fs, os::unix::fs::MetadataExt, path::Path, process::Command};
 use clap::Args;
 
 use crate::{
-    clients,
+    clients, our_clients,
     run::{Failure, Outcome, answers, run},
 };
 
 /// Install what the tests need, on Debian as root; elsewhere say what is missing.
 ///
 /// That is a C compiler, the proxies and clients that the tests put in front of the gateway, and what
-/// makes disks fail and clocks jump under it. What comes from PyPI and npm goes to `target/clients`.
+/// makes disks fail and clocks jump under it. What comes from PyPI and npm goes to `target/clients`, and
+/// so does our own client in TypeScript, built.
 #[derive(Args)]
 pub(crate) struct Setup {
     /// Go on when something is missing and cannot be installed here.
@@ -71,7 +72,7 @@ const TOOLS: &[Tool] = &[
         program: "npm",
         check: &["--version"],
         package: "npm",
-        needed_for: "tests with Stripe's SDK for Node",
+        needed_for: "tests with Stripe's SDK for Node and our client in TypeScript",
     },
     Tool {
         program: "chromium",
@@ -124,6 +125,7 @@ impl Setup {
 pub(crate) fn install_missing() -> Outcome<Vec<&'static str>> {
     let mut missing = install_missing_tools()?;
     missing.extend(clients::install_missing()?);
+    our_clients::build(&missing)?;
     if missing.is_empty() {
         eprintln!("setup: all is there");
     }

@@ -45,7 +45,7 @@ pub use self::{
     downstream::Downstream,
     fault_proxy::{Counts, Fault, FaultProxy, Way},
     gateway::{Gateway, ONE_SERVICE, Serve},
-    others::{Client, is_missing, node_modules},
+    others::{Client, hapax_typescript, is_missing, node_modules},
     process::Process,
     proxy::{Proxy, ProxyKind},
     raw::Connection,

@@ -15,12 +15,14 @@ pub enum Client {
     Hapax,
     /// A shell with curl.
     Curl,
-    /// Python with requests and Stripe's SDK.
+    /// Python with requests, httpx and Stripe's SDK.
     Python,
     /// Node with what it brings itself.
     Node,
     /// Node with Stripe's SDK, which a module finds in [`node_modules`].
     NodeStripe,
+    /// Node with our own client, which a module finds in [`hapax_typescript`].
+    NodeHapax,
 }
 
 impl Client {
@@ -37,7 +39,7 @@ impl Client {
             Self::Curl => &["curl"],
             Self::Python => &["python3", "python-clients"],
             Self::Node => &["node"],
-            Self::NodeStripe => &["node", "npm", "node-clients"],
+            Self::NodeStripe | Self::NodeHapax => &["node", "npm", "node-clients"],
         }
     }
 
@@ -55,7 +57,7 @@ impl Client {
             }
             Self::Curl => Command::new("sh"),
             Self::Python => Command::new(installed("python-clients/venv/bin/python")),
-            Self::Node | Self::NodeStripe => Command::new("node"),
+            Self::Node | Self::NodeStripe | Self::NodeHapax => Command::new("node"),
         }
     }
 }
@@ -67,6 +69,15 @@ impl Client {
 #[track_caller]
 pub fn node_modules() -> PathBuf {
     installed("node-clients/node_modules")
+}
+
+/// Where our own client in TypeScript is, built.
+///
+/// # Panics
+/// When it is not: `cargo xtask setup` does that.
+#[track_caller]
+pub fn hapax_typescript() -> PathBuf {
+    installed("hapax-typescript")
 }
 
 /// Whether `HAPAX_MISSING` names one of these.

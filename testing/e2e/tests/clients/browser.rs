@@ -48,7 +48,14 @@ impl Shop {
 
 /// Has the service answer with a file of `testing/e2e/clients`.
 fn serve(scene: &Scene, name: &str, media_type: &str, file: &str) {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("clients").join(file);
+    serve_file(scene, name, media_type, &Path::new(CLIENTS).join(file));
+}
+
+/// Where the files for pages are.
+pub(crate) const CLIENTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/clients");
+
+/// Has the service answer with a file.
+pub(crate) fn serve_file(scene: &Scene, name: &str, media_type: &str, file: &Path) {
     let content = fs::read_to_string(file).expect("a file");
     let answer = format!(
         "HTTP/1.1 200 OK\r\nContent-Type: {media_type}\r\nContent-Length: {}\r\n\

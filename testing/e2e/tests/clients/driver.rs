@@ -7,7 +7,7 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-use hapax_testkit::{Client, Ran, Request, fresh_key, node_modules, run};
+use hapax_testkit::{Client, Ran, Request, fresh_key, hapax_typescript, node_modules, run};
 use serde_json::Value;
 
 use crate::scene::Scene;
@@ -35,6 +35,8 @@ pub(crate) struct Came {
     pub(crate) id: Option<String>,
     /// What the client threw.
     pub(crate) error: Option<String>,
+    /// What a client of ours says that it came to.
+    pub(crate) outcome: Option<String>,
 }
 
 /// A client that runs.
@@ -118,20 +120,33 @@ impl Driver {
     fn command(&self, scene: &Scene) -> Command {
         let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("clients");
         let mut command = self.client.interpreter();
+        let script = scripts.join(self.script);
         let script = match self.client {
-            Client::NodeStripe => beside_its_modules(&scripts.join(self.script), scene.dir()),
-            _ => scripts.join(self.script),
+            Client::NodeStripe => beside(&script, scene.dir(), "node_modules", &node_modules()),
+            Client::NodeHapax => beside(&script, scene.dir(), HAPAX, &hapax_typescript()),
+            _ => script,
         };
+        find_hapax(&mut command);
         command.arg(script).arg(scene.url(if self.charges() { "" } else { "/payments" }));
         command
     }
 }
 
-/// A module finds others by where it lies itself.
-fn beside_its_modules(script: &Path, dir: &Path) -> PathBuf {
-    let modules = dir.join("node_modules");
-    if !modules.exists() {
-        std::os::unix::fs::symlink(node_modules(), modules).expect("a link");
+/// Where a module finds our own client.
+pub(crate) const HAPAX: &str = "node_modules/@hapax/client";
+
+/// Has Python find our own client, and write nothing beside it.
+pub(crate) fn find_hapax(command: &mut Command) {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../clients/python/src");
+    command.env("PYTHONPATH", source).env("PYTHONDONTWRITEBYTECODE", "1");
+}
+
+/// A module finds others by where it lies itself: a copy of a script, beside a link to what it needs.
+pub(crate) fn beside(script: &Path, dir: &Path, name: &str, modules: &Path) -> PathBuf {
+    let link = dir.join(name);
+    if !link.exists() {
+        fs::create_dir_all(link.parent().expect("a parent")).expect("a directory");
+        std::os::unix::fs::symlink(modules, link).expect("a link");
     }
     let here = dir.join(script.file_name().expect("a name"));
     fs::copy(script, &here).expect("a copy");
@@ -161,17 +176,18 @@ impl Came {
         let text = |name: &str| line[name].as_str().map(str::to_owned);
         // 0 where there was none.
         let status = line["status"].as_u64().unwrap_or_default();
+        let outcome = text("came");
         match text("body") {
-            Some(body) => Self::from_body(status, body),
+            Some(body) => Self { outcome, ..Self::from_body(status, body) },
             // An SDK shows the object alone.
-            None => Self { status, body: None, id: text("id"), error: text("error") },
+            None => Self { status, body: None, id: text("id"), error: text("error"), outcome },
         }
     }
 
     fn from_body(status: u64, body: String) -> Self {
         let json: Value = serde_json::from_str(&body).unwrap_or_default();
         let id = json["id"].as_str().map(str::to_owned);
-        Self { status, body: Some(body), id, error: None }
+        Self { status, body: Some(body), id, error: None, outcome: None }
     }
 
     /// Asserts that it is the outcome of a payment that took effect once, the `n`th effect there is.
