@@ -185,11 +185,17 @@ impl Intent {
         let method = &self.0.method;
         crate::course::Request {
             safe: method.is_safe(),
-            repeatable: self.0.key.is_some() || method.is_idempotent(),
+            repeatable: self.is_repeatable(),
+            idempotent: method.is_idempotent(),
             retried_above,
             in_doubt: self.0.resumed && !method.is_safe(),
             key_age: SystemTime::now().duration_since(self.0.made).unwrap_or(Duration::ZERO),
         }
+    }
+
+    /// Whether it may be sent when it may have been sent before.
+    pub(crate) fn is_repeatable(&self) -> bool {
+        self.0.key.is_some() || self.0.method.is_idempotent()
     }
 
     /// The request of an attempt: each time the same.

@@ -304,3 +304,25 @@ async fn callers_at_once_have_one_effect_each() {
     keys.dedup();
     assert_eq!(keys.len(), 32, "one key for each intent");
 }
+
+#[tokio::test]
+async fn what_has_no_key_and_may_have_been_sent_is_not_sent_to_find_out() {
+    let server = Server::playing([Play::Reset, created(), created()]).await;
+    let intent = server.post().without_key().build().unwrap();
+    let outcome = client(quick()).send(intent).await.unwrap();
+    let Outcome::Unknown(operation) = outcome else { panic!("{outcome:?}") };
+    let outcome = client(quick()).find_out(operation).await.unwrap();
+    assert!(matches!(outcome, Outcome::Unknown(_)), "{outcome:?}");
+    assert_eq!(server.arrivals().len(), 1);
+    // That there is an outcome does not make it one that can be fetched.
+    let server = Server::playing([
+        Play::Answer(answer(200, "", "{\"state\":\"succeeded\"}")),
+        created(),
+    ])
+    .await;
+    let intent = server.post().without_key().build().unwrap();
+    let operation = hapax_client::Operation::of(intent).with_effect_id("0190-y");
+    let outcome = client(quick()).find_out(operation).await.unwrap();
+    assert!(matches!(outcome, Outcome::Unknown(_)), "{outcome:?}");
+    assert_eq!(server.arrivals().len(), 1, "the question alone");
+}
