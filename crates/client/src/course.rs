@@ -289,9 +289,7 @@ impl Course {
                 Some(ProblemKind::InFlight | ProblemKind::OutcomeUnknown) => Next::Unknown,
                 // They tell of the operation itself, whatever was in doubt before.
                 Some(
-                    ProblemKind::KeyReused
-                    | ProblemKind::KeyExpired
-                    | ProblemKind::OutcomeNotKept,
+                    ProblemKind::KeyReused | ProblemKind::KeyExpired | ProblemKind::OutcomeNotKept,
                 ) => Next::Refused,
                 Some(_) => open(Next::Refused),
                 None if self.request.safe || answer.kept && answer.said != Some(Said::Unknown) => {

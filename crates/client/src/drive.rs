@@ -67,7 +67,8 @@ where
             budget: settings.budgets.of(&destination),
             latency: settings.latency(&destination),
             began: Instant::now(),
-            tells_below: retried_above || intent.is_repeatable() && settings.policy.attempts.get() > 1,
+            tells_below: retried_above
+                || intent.is_repeatable() && settings.policy.attempts.get() > 1,
             intent,
             status: None,
             last_taken: None,

@@ -18,7 +18,7 @@ use thiserror::Error;
 use uuid::Uuid;
 
 /// The field that carries the key.
-const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+pub(crate) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// One intent: a request with its key, made before the first attempt and the same in each.
 ///
@@ -163,6 +163,13 @@ impl Intent {
         made: SystemTime,
     ) -> Self {
         Self(Arc::new(Frozen { method, uri, headers, body, key, made, resumed: true }))
+    }
+
+    /// The same intent, which may have been sent since it was `made`.
+    pub(crate) fn sent_before(&self, made: SystemTime) -> Self {
+        let Frozen { method, uri, headers, body, key, .. } = &*self.0;
+        let (method, uri, headers) = (method.clone(), uri.clone(), headers.clone());
+        Self::resumed(method, uri, headers, body.clone(), key.clone(), made.min(self.0.made))
     }
 
     /// With fields that are not kept, such as `Authorization`, in the place of older ones.

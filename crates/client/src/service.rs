@@ -23,7 +23,7 @@ use crate::{
     budget::Budgets,
     drive::Drive,
     intent::Intent,
-    journal::{Ended, Journal, JournalError},
+    journal::{Begun, Ended, Journal, JournalError},
     latency::Latency,
     observation::Observation,
     outcome::{Operation, Outcome},
@@ -226,7 +226,10 @@ where
         let journal = self.settings.journal.as_ref().zip(intent.key().cloned());
         let Some((journal, key)) = journal else { return Ok(drive(intent).run().await) };
         let (to, written) = (Arc::clone(journal), intent.clone());
-        blocking(move || to.begin(&written)).await?;
+        let intent = match blocking(move || to.begin(&written)).await? {
+            Begun::New => intent,
+            Begun::Again { made } => intent.sent_before(made),
+        };
         let outcome = drive(intent).run().await;
         let (to, ended) = (Arc::clone(journal), Ended::of(&outcome));
         // An outcome that cannot be written down is an outcome all the same: the intent is resumed once
@@ -241,9 +244,9 @@ where
 }
 
 /// Writes to a disk where waiting for it stops nobody.
-async fn blocking(
-    write: impl FnOnce() -> Result<(), JournalError> + Send + 'static,
-) -> Result<(), JournalError> {
+async fn blocking<T: Send + 'static>(
+    write: impl FnOnce() -> Result<T, JournalError> + Send + 'static,
+) -> Result<T, JournalError> {
     let written = tokio::task::spawn_blocking(write).await;
     written.unwrap_or_else(|_| Err(JournalError::stopped()))
 }

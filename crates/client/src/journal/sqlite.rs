@@ -13,10 +13,10 @@ use http::{
     header::{AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION},
 };
 use parking_lot::Mutex;
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, OptionalExtension, Row, TransactionBehavior, params};
 
-use super::{Ended, Journal, JournalError};
-use crate::intent::Intent;
+use super::{Begun, Ended, Journal, JournalError};
+use crate::intent::{IDEMPOTENCY_KEY, Intent};
 
 /// A journal in a file. `Authorization`, `Proxy-Authorization` and `Cookie` are not written: whoever
 /// resumes an intent gives them anew ([`Intent::with_credentials`]).
@@ -44,8 +44,9 @@ ON CONFLICT (key) DO UPDATE SET method = excluded.method, uri = excluded.uri,
 headers = excluded.headers, body = excluded.body, ended = NULL, status = NULL
 WHERE intent.ended IS NOT NULL";
 
-/// What was sent with a key is sent with it: nothing else.
-const SAME: &str = "SELECT method = ?2 AND uri = ?3 AND body = ?4 FROM intent WHERE key = ?1";
+/// What is there of a key. What has ended has no content any more.
+const THERE: &str = "
+SELECT method, uri, headers, body, made, ended IS NOT NULL, status FROM intent WHERE key = ?1";
 
 /// The content is not needed any more, and may be large.
 const END: &str = "
@@ -111,29 +112,22 @@ impl SqliteJournal {
 }
 
 impl Journal for SqliteJournal {
-    fn begin(&self, intent: &Intent) -> Result<(), JournalError> {
-        let Some(key) = intent.key().map(Key::as_bytes) else { return Ok(()) };
+    fn begin(&self, intent: &Intent) -> Result<Begun, JournalError> {
+        let Some(key) = intent.key().map(Key::as_bytes) else { return Ok(Begun::New) };
         let (method, uri) = (intent.method().as_str(), intent.uri().to_string());
         let (headers, body) = (write_headers(intent.headers()), &intent.body()[..]);
-        let conn = self.0.lock();
-        let added = conn.prepare_cached(BEGIN)?.execute(params![
-            key,
-            method,
-            uri,
-            headers,
-            body,
-            micros(intent.made())
-        ])?;
-        if added == 1 {
-            return Ok(());
+        let mut conn = self.0.lock();
+        let transaction = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let there = transaction.prepare_cached(THERE)?.query_row([key], there).optional()?;
+        if there.as_ref().is_some_and(|there| !there.is_of(intent)) {
+            return Err(JournalError::new("this key was used for another request; take a new one"));
         }
-        let same = conn
-            .prepare_cached(SAME)?
-            .query_row(params![key, method, uri, body], |row| row.get::<_, bool>(0))?;
-        if same {
-            return Ok(());
-        }
-        Err(JournalError::new("this key was used for another request; take a new one"))
+        let made = micros(intent.made());
+        transaction
+            .prepare_cached(BEGIN)?
+            .execute(params![key, method, uri, headers, body, made])?;
+        transaction.commit()?;
+        Ok(there.map_or(Begun::New, There::begun))
     }
 
     fn end(&self, key: &Key, ended: Ended) -> Result<(), JournalError> {
@@ -145,6 +139,42 @@ impl Journal for SqliteJournal {
         let conn = self.0.lock();
         conn.prepare_cached(END)?.execute(params![key.as_bytes(), now, status])?;
         Ok(())
+    }
+}
+
+/// What is there of a key.
+struct There {
+    method: String,
+    uri: String,
+    headers: Vec<u8>,
+    body: Vec<u8>,
+    made: i64,
+    has_ended: bool,
+    status: Option<u16>,
+}
+
+fn there(row: &Row<'_>) -> rusqlite::Result<There> {
+    let (method, uri, headers) = (row.get(0)?, row.get(1)?, row.get(2)?);
+    let (body, made, has_ended, status) = (row.get(3)?, row.get(4)?, row.get(5)?, row.get(6)?);
+    Ok(There { method, uri, headers, body, made, has_ended, status })
+}
+
+impl There {
+    /// What was sent with a key is sent with it, and the key as it was written: nothing else.
+    fn is_of(&self, intent: &Intent) -> bool {
+        let key = |headers: &HeaderMap| headers.get(IDEMPOTENCY_KEY).cloned();
+        let written = read_headers(&self.headers).and_then(|headers| key(&headers));
+        let place = self.method == intent.method().as_str() && self.uri == intent.uri().to_string();
+        let content = self.body == *intent.body() && written == key(intent.headers());
+        self.was_refused() || place && (self.has_ended || content)
+    }
+
+    const fn was_refused(&self) -> bool {
+        self.has_ended && self.status.is_none()
+    }
+
+    fn begun(self) -> Begun {
+        if self.was_refused() { Begun::New } else { Begun::Again { made: moment(self.made) } }
     }
 }
 
@@ -191,13 +221,17 @@ fn micros(time: SystemTime) -> i64 {
     i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
 }
 
+fn moment(micros: i64) -> SystemTime {
+    UNIX_EPOCH + Duration::from_micros(u64::try_from(micros).unwrap_or(0))
+}
+
 /// `None` where what is written there is no intent.
 fn intent(row: &Row<'_>) -> rusqlite::Result<Option<Intent>> {
     let (key, method, uri) =
         (row.get::<_, Vec<u8>>(0)?, row.get::<_, String>(1)?, row.get::<_, String>(2)?);
     let (headers, body, made) =
         (row.get::<_, Vec<u8>>(3)?, row.get::<_, Vec<u8>>(4)?, row.get::<_, i64>(5)?);
-    let made = UNIX_EPOCH + Duration::from_micros(u64::try_from(made).unwrap_or(0));
+    let made = moment(made);
     let read = || {
         let method = Method::from_bytes(method.as_bytes()).ok()?;
         let (uri, headers) = (uri.parse::<Uri>().ok()?, read_headers(&headers)?);

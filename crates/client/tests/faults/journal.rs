@@ -1,10 +1,10 @@
 //! What is written down before it is sent.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use hapax_client::{
-    Client, Ended, Intent, Journal, JournalError, Key, Operation, Outcome, SendError, Settings,
-    SqliteJournal,
+    Begun, Client, Ended, Intent, Journal, JournalError, Key, KeyStyle, Operation, Outcome, Policy,
+    SendError, Settings, SqliteJournal,
 };
 use http::{HeaderMap, HeaderValue, header::AUTHORIZATION};
 
@@ -17,7 +17,7 @@ use crate::{
 struct Full;
 
 impl Journal for Full {
-    fn begin(&self, _: &Intent) -> Result<(), JournalError> {
+    fn begin(&self, _: &Intent) -> Result<Begun, JournalError> {
         Err(JournalError::new("the disk is full"))
     }
 
@@ -101,4 +101,57 @@ async fn a_journal_is_its_owners_alone_and_nothing_else_is_taken_for_one() {
         .unwrap();
     assert!(SqliteJournal::open(&other).is_err());
     assert!(SqliteJournal::open(&folder.path().join("no/such/folder.db")).is_err());
+}
+
+/// A port that nobody listens at.
+fn nowhere() -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    format!("http://{}/payments", listener.local_addr().unwrap())
+}
+
+/// As by a process that was killed before it knew the outcome, and one that sends the same again.
+#[tokio::test]
+async fn what_is_in_the_journal_may_have_been_sent_whoever_sends_it_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("intents.db");
+    let journal = Arc::new(SqliteJournal::open(&path).unwrap());
+    let policy = Policy { deadline: Duration::from_millis(200), ..quick() };
+    let settings = Settings::new(policy).journal(Arc::clone(&journal) as _);
+    let client = Client::with(settings, None).unwrap();
+    let uri = nowhere();
+    let intent =
+        || Intent::post(uri.parse().unwrap()).key("order-7").unwrap().body("a").build().unwrap();
+    // Nobody knows whether it was sent.
+    journal.begin(&intent()).unwrap();
+    let outcome = client.send(intent()).await.unwrap();
+    assert!(matches!(outcome, Outcome::Unknown(_)), "{outcome:?}");
+    let key = Key::from_bytes(b"order-7").unwrap();
+    assert!(journal.open_intent(&key).unwrap().is_some(), "it is still to be found out");
+    // It was done, and somebody wants the answer again.
+    journal.end(&key, Ended::Done(201)).unwrap();
+    let outcome = client.send(intent()).await.unwrap();
+    assert!(matches!(outcome, Outcome::Unknown(_)), "{outcome:?}");
+    // It was refused, and is tried once more.
+    journal.end(&key, Ended::Refused).unwrap();
+    let outcome = client.send(intent()).await.unwrap();
+    assert!(matches!(outcome, Outcome::Refused(_)), "{outcome:?}");
+}
+
+#[test]
+fn a_key_is_as_old_as_when_it_was_first_written_down() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = SqliteJournal::open(&folder.path().join("intents.db")).unwrap();
+    let intent = |style| {
+        let builder = Intent::post("http://a.example/x".parse().unwrap()).key("order-7").unwrap();
+        builder.key_style(style).build().unwrap()
+    };
+    let first = intent(KeyStyle::Quoted);
+    assert_eq!(journal.begin(&first).unwrap(), Begun::New);
+    let Begun::Again { made } = journal.begin(&intent(KeyStyle::Quoted)).unwrap() else {
+        panic!("it is there")
+    };
+    let apart = first.made().duration_since(made).unwrap();
+    assert!(apart < Duration::from_millis(1), "but for parts of a microsecond: {apart:?}");
+    // For a service that does not read quotes it is another key.
+    assert!(journal.begin(&intent(KeyStyle::Bare)).is_err());
 }

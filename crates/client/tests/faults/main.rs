@@ -315,11 +315,9 @@ async fn what_has_no_key_and_may_have_been_sent_is_not_sent_to_find_out() {
     assert!(matches!(outcome, Outcome::Unknown(_)), "{outcome:?}");
     assert_eq!(server.arrivals().len(), 1);
     // That there is an outcome does not make it one that can be fetched.
-    let server = Server::playing([
-        Play::Answer(answer(200, "", "{\"state\":\"succeeded\"}")),
-        created(),
-    ])
-    .await;
+    let server =
+        Server::playing([Play::Answer(answer(200, "", "{\"state\":\"succeeded\"}")), created()])
+            .await;
     let intent = server.post().without_key().build().unwrap();
     let operation = hapax_client::Operation::of(intent).with_effect_id("0190-y");
     let outcome = client(quick()).find_out(operation).await.unwrap();
