@@ -10,7 +10,7 @@ use bytes::Bytes;
 use hapax_core::{Key, KeyError};
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method, Request, Uri,
-    header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODING},
+    header::{CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODING},
 };
 use http_body_util::Full;
 use serde::Serialize;
@@ -19,6 +19,19 @@ use uuid::Uuid;
 
 /// The field that carries the key.
 pub(crate) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
+/// Fields that the client sets.
+const OURS: [HeaderName; 4] = [CONTENT_LENGTH, TRANSFER_ENCODING, CONNECTION, IDEMPOTENCY_KEY];
+
+/// Fields that nobody changes once there is an intent.
+const FROZEN: [HeaderName; 6] = [
+    CONTENT_TYPE,
+    CONTENT_ENCODING,
+    CONTENT_LENGTH,
+    TRANSFER_ENCODING,
+    CONNECTION,
+    IDEMPOTENCY_KEY,
+];
 
 /// One intent: a request with its key, made before the first attempt and the same in each.
 ///
@@ -172,12 +185,13 @@ impl Intent {
         Self::resumed(method, uri, headers, body.clone(), key.clone(), made.min(self.0.made))
     }
 
-    /// With fields that are not kept, such as `Authorization`, in the place of older ones.
+    /// With fields that are not kept, such as `Authorization`, in the place of older ones. The key and
+    /// what describes the content are a part of the intent, and stay.
     #[must_use]
     pub fn with_credentials(&self, credentials: &HeaderMap) -> Self {
         let Frozen { method, uri, body, key, made, resumed, .. } = &*self.0;
         let mut headers = self.0.headers.clone();
-        for name in credentials.keys().filter(|name| **name != IDEMPOTENCY_KEY) {
+        for name in credentials.keys().filter(|name| !FROZEN.contains(name)) {
             headers.remove(name);
             for value in credentials.get_all(name) {
                 headers.append(name.clone(), value.clone());
@@ -296,9 +310,9 @@ impl IntentBuilder {
         if self.uri.scheme().is_none() || self.uri.authority().is_none() {
             return Err(IntentError::NotAbsolute(self.uri));
         }
-        for name in [CONTENT_LENGTH, TRANSFER_ENCODING, CONNECTION, IDEMPOTENCY_KEY] {
-            if self.headers.contains_key(&name) {
-                return Err(IntentError::Field(name));
+        for name in &OURS {
+            if self.headers.contains_key(name) {
+                return Err(IntentError::Field(name.clone()));
             }
         }
         let key = match self.key {

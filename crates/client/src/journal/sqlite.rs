@@ -3,30 +3,28 @@
 use std::{
     fs::{OpenOptions, Permissions},
     path::Path,
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use bytes::Bytes;
 use hapax_core::Key;
-use http::{
-    HeaderMap, HeaderName, HeaderValue, Method, Uri,
-    header::{AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION},
-};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use parking_lot::Mutex;
-use rusqlite::{Connection, OptionalExtension, Row, TransactionBehavior, params};
+use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, TransactionBehavior, params};
 
 use super::{Begun, Ended, Journal, JournalError};
 use crate::intent::{IDEMPOTENCY_KEY, Intent};
 
-/// A journal in a file. `Authorization`, `Proxy-Authorization` and `Cookie` are not written: whoever
-/// resumes an intent gives them anew ([`Intent::with_credentials`]).
+/// A journal in a file. Fields whose value is marked sensitive ([`HeaderValue::set_sensitive`]) or whose
+/// name is one of a credential, such as `Authorization`, `Cookie` and `X-Api-Key`, are not written:
+/// whoever resumes an intent gives them anew ([`Intent::with_credentials`]).
 pub struct SqliteJournal(Mutex<Connection>);
 
 /// The version of the file's tables, in its `user_version`.
 const VERSION: i64 = 1;
 
 const TABLES: &str = "
-CREATE TABLE IF NOT EXISTS intent (
+CREATE TABLE intent (
     key     BLOB PRIMARY KEY,
     method  TEXT NOT NULL,
     uri     TEXT NOT NULL,
@@ -36,6 +34,11 @@ CREATE TABLE IF NOT EXISTS intent (
     ended   INTEGER,
     status  INTEGER
 ) STRICT, WITHOUT ROWID";
+
+/// The version of a file, how many tables there are in it, and whether ours is one of them.
+const FILE: &str = "
+SELECT (SELECT user_version FROM pragma_user_version), (SELECT count(*) FROM sqlite_master),
+(SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'intent')";
 
 /// One that has ended is sent again by whoever wants its answer again; its key is as old as it was.
 const BEGIN: &str = "
@@ -66,8 +69,22 @@ const REMEMBERED: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// How long another process may hold the file.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Fields that are nobody's business, and old by the time that they are needed again.
-const CREDENTIALS: [HeaderName; 3] = [AUTHORIZATION, PROXY_AUTHORIZATION, COOKIE];
+/// How long is waited before a file is tried again that another process has locked.
+const TURN: Duration = Duration::from_millis(5);
+
+/// What the names of fields with credentials have in them: `Authorization`, `X-Api-Key` and their like.
+const SECRETS: [&str; 10] = [
+    "authorization",
+    "auth-",
+    "-auth",
+    "cookie",
+    "token",
+    "secret",
+    "password",
+    "credential",
+    "api-key",
+    "apikey",
+];
 
 impl SqliteJournal {
     /// Opens the journal in this file, and makes it where there is none: for its owner alone.
@@ -78,12 +95,16 @@ impl SqliteJournal {
         let failed = |reason: &str| format!("{}: {reason}", path.display());
         make_private(path)
             .map_err(|error| JournalError::new(failed("it cannot be made")).because(error))?;
-        let conn =
-            Connection::open(path).and_then(|conn| prepare(&conn).map(|version| (conn, version)));
-        let (conn, version) =
-            conn.map_err(|error| JournalError::new(failed("it is no journal")).because(error))?;
-        if version != VERSION {
-            return Err(JournalError::new(failed("it was written by a newer version")));
+        let prepared =
+            Connection::open(path).and_then(|mut conn| prepare(&mut conn).map(|file| (conn, file)));
+        let (conn, file) = prepared
+            .map_err(|error| JournalError::new(failed("it cannot be read")).because(error))?;
+        match file {
+            File::Empty | File::Journal => {}
+            File::Newer => {
+                return Err(JournalError::new(failed("it was written by a newer version")));
+            }
+            File::Other => return Err(JournalError::new(failed("it is no journal"))),
         }
         Ok(Self(Mutex::new(conn)))
     }
@@ -200,20 +221,66 @@ fn private(_: &std::fs::File) -> std::io::Result<()> {
     Ok(())
 }
 
-fn prepare(conn: &Connection) -> rusqlite::Result<i64> {
+/// Who makes a file at the same time locks it in ways that SQLite does not wait for.
+fn prepare(conn: &mut Connection) -> rusqlite::Result<File> {
+    let begun = Instant::now();
+    loop {
+        let prepared = prepare_once(conn);
+        let is_busy = prepared.as_ref().is_err_and(|error| {
+            matches!(
+                error.sqlite_error_code(),
+                Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked)
+            )
+        });
+        if !is_busy || begun.elapsed() >= PATIENCE {
+            return prepared;
+        }
+        std::thread::sleep(TURN);
+    }
+}
+
+fn prepare_once(conn: &mut Connection) -> rusqlite::Result<File> {
     conn.busy_timeout(PATIENCE)?;
+    // Somebody else's database is not touched.
+    let found = file(conn)?;
+    if matches!(found, File::Newer | File::Other) {
+        return Ok(found);
+    }
     conn.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
     // Durable when it returns.
     conn.pragma_update(None, "synchronous", "FULL")?;
-    let version = conn.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0))?;
-    if version > VERSION {
-        return Ok(version);
+    let transaction = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    // Another process may have been quicker.
+    if file(&transaction)? == File::Empty {
+        transaction.execute(TABLES, ())?;
+        transaction.pragma_update(None, "user_version", VERSION)?;
     }
-    conn.execute(TABLES, ())?;
-    conn.pragma_update(None, "user_version", VERSION)?;
     let old = SystemTime::now().checked_sub(REMEMBERED).unwrap_or(UNIX_EPOCH);
-    conn.execute(FORGET, [micros(old)])?;
-    Ok(VERSION)
+    transaction.execute(FORGET, [micros(old)])?;
+    transaction.commit()?;
+    Ok(File::Journal)
+}
+
+/// What a file is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum File {
+    Empty,
+    Journal,
+    /// Of a version that this one does not know.
+    Newer,
+    Other,
+}
+
+fn file(conn: &Connection) -> rusqlite::Result<File> {
+    let (version, tables, journals) = conn.query_row(FILE, (), |row| {
+        Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?))
+    })?;
+    Ok(match (version, tables, journals) {
+        (0, 0, _) => File::Empty,
+        (VERSION, _, 1) => File::Journal,
+        (newer, _, 1) if newer > VERSION => File::Newer,
+        _ => File::Other,
+    })
 }
 
 fn micros(time: SystemTime) -> i64 {
@@ -247,10 +314,16 @@ fn unreadable() -> JournalError {
 
 /// Each field with its value, as on the wire: neither holds the end of a line.
 fn write_headers(headers: &HeaderMap) -> Vec<u8> {
-    let kept = headers.iter().filter(|(name, _)| !CREDENTIALS.contains(name));
+    let kept = headers.iter().filter(|(name, value)| !is_secret(name, value));
     let lines =
         kept.flat_map(|(name, value)| [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"]);
     lines.flatten().copied().collect()
+}
+
+/// It is nobody's business, and old by the time that it is needed again.
+fn is_secret(name: &HeaderName, value: &HeaderValue) -> bool {
+    let has = |word: &&str| name.as_str().contains(*word);
+    name != IDEMPOTENCY_KEY && (value.is_sensitive() || SECRETS.iter().any(|word| has(&word)))
 }
 
 fn read_headers(bytes: &[u8]) -> Option<HeaderMap> {
