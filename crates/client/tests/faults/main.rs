@@ -324,3 +324,17 @@ async fn what_has_no_key_and_may_have_been_sent_is_not_sent_to_find_out() {
     assert!(matches!(outcome, Outcome::Unknown(_)), "{outcome:?}");
     assert_eq!(server.arrivals().len(), 1, "the question alone");
 }
+
+/// Where little of an answer is kept, what it says is read all the same.
+#[tokio::test]
+async fn a_problem_is_read_whole_however_little_is_kept() {
+    let settings = || Settings::new(quick()).longest_content(4);
+    let server = Server::playing([Play::Answer(problem(409, "in-flight", "")), replayed()]).await;
+    let client = Client::with(settings(), None).unwrap();
+    let done = done(client.send(server.post().build().unwrap()).await.unwrap());
+    assert!(done.replayed && done.cut, "{done:?}");
+    assert_eq!(done.response.body(), "{\"id");
+    let server = Server::playing([Play::Answer(problem(422, "key-reused", ""))]).await;
+    let outcome = client.send(server.post().build().unwrap()).await.unwrap();
+    assert!(matches!(outcome, Outcome::Refused(_)), "{outcome:?}");
+}
