@@ -106,6 +106,7 @@ impl Course {
     #[must_use]
     pub const fn in_doubt_before(mut self, status_known: bool) -> Self {
         self.in_doubt = !self.request.safe;
+        self.request.in_doubt = self.in_doubt;
         self.status_known = status_known;
         self
     }
@@ -288,9 +289,10 @@ impl Course {
             Observation::Answered(answer) => match answer.problem {
                 Some(ProblemKind::InFlight | ProblemKind::OutcomeUnknown) => Next::Unknown,
                 // They tell of the operation itself, whatever was in doubt before.
-                Some(
-                    ProblemKind::KeyReused | ProblemKind::KeyExpired | ProblemKind::OutcomeNotKept,
-                ) => Next::Refused,
+                Some(ProblemKind::KeyExpired | ProblemKind::OutcomeNotKept) => Next::Refused,
+                // Another intent has the key. What was sent before this course began may have been that
+                // one: its content or its fields may have been others.
+                Some(ProblemKind::KeyReused) if !self.request.in_doubt => Next::Refused,
                 Some(_) => open(Next::Refused),
                 None if self.request.safe || answer.kept && answer.said != Some(Said::Unknown) => {
                     Next::Done

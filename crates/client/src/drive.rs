@@ -65,7 +65,7 @@ where
             settings,
             course,
             budget: settings.budgets.of(&destination),
-            latency: settings.latency(&destination),
+            latency: settings.latency(intent.method(), &destination),
             began: Instant::now(),
             tells_below: retried_above
                 || intent.is_repeatable() && settings.policy.attempts.get() > 1,

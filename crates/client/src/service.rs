@@ -11,7 +11,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{Method, Request, Response};
 use http_body::Body;
 use http_body_util::Full;
 use parking_lot::Mutex;
@@ -80,6 +80,9 @@ pub struct Settings {
 /// Answers are kept up to 16 MiB.
 const LONGEST_CONTENT: usize = 16 << 20;
 
+/// Those that nobody uses are forgotten beyond so many: each is some 25 KiB.
+const MOST_LATENCIES: usize = 1024;
+
 impl Settings {
     /// Settings with this policy, budgets of their own, and no journal.
     pub fn new(policy: Policy) -> Self {
@@ -130,14 +133,19 @@ impl Settings {
         self
     }
 
-    /// What was measured at a destination.
-    pub(crate) fn latency(&self, destination: &str) -> Option<Arc<Latency>> {
+    /// What was measured of a method at a destination: many quick questions say nothing of how long an
+    /// order takes.
+    pub(crate) fn latency(&self, method: &Method, destination: &str) -> Option<Arc<Latency>> {
+        let of = format!("{method} {destination}");
         let mut known = self.latencies.lock();
-        if let Some(latency) = known.get(destination) {
+        if let Some(latency) = known.get(&of) {
             return Some(Arc::clone(latency));
         }
+        if known.len() >= MOST_LATENCIES {
+            known.retain(|_, latency| Arc::strong_count(latency) > 1);
+        }
         let latency = Arc::new(Latency::new()?);
-        known.insert(destination.to_owned(), Arc::clone(&latency));
+        known.insert(of, Arc::clone(&latency));
         Some(latency)
     }
 

@@ -305,6 +305,20 @@ async fn callers_at_once_have_one_effect_each() {
     assert_eq!(keys.len(), 32, "one key for each intent");
 }
 
+/// Many quick questions say nothing of how long the few orders take.
+#[tokio::test]
+async fn what_is_quick_of_one_method_is_no_limit_of_another() {
+    let ok = || Play::Answer(answer(200, "", ""));
+    let order = Play::Slow(Duration::from_millis(200), answer(201, "", ""));
+    let server = Server::playing((0..1_010).map(|_| ok()).chain([order])).await;
+    let client = client(quick());
+    for _ in 0..1_010 {
+        done(client.send(server.send(Method::GET).build().unwrap()).await.unwrap());
+    }
+    let done = done(client.send(server.post().build().unwrap()).await.unwrap());
+    assert_eq!(done.sent, 1);
+}
+
 #[tokio::test]
 async fn what_has_no_key_and_may_have_been_sent_is_not_sent_to_find_out() {
     let server = Server::playing([Play::Reset, created(), created()]).await;
