@@ -38,7 +38,7 @@ pub trait Journal: Send + Sync {
 /// What was there of an intent when it was written down.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Begun {
-    /// Nothing, or that it was refused: it is sent for the first time.
+    /// Nothing, or that it ended and nothing of it happened: it is sent as for the first time.
     New,
     /// It may have been sent before.
     Again {

@@ -54,6 +54,10 @@ impl Report {
             let many = "--output takes one answer, and several intents are open; choose with --key";
             return Err(Failure::start(many));
         }
+        // Whoever reads from a pipe would take this for all of it.
+        if path.metadata().is_ok_and(|is| !is.is_file() && !is.is_dir()) {
+            return Ok(());
+        }
         let opened = OpenOptions::new().append(true).create(true).open(path);
         opened.map(drop).map_err(|error| {
             Failure::start(format!("{} cannot be written: {error}", path.display()))
@@ -125,6 +129,9 @@ impl Report {
                 say(&format!(
                     "to find out, call again with the same content and --again{bare} --key {key}"
                 ));
+            }
+            (None, _) if operation.intent.method().is_idempotent() => {
+                say("to find out, call again: it may be sent more than once");
             }
             (None, _) => say("it has no key, so sending it again may have it take effect twice"),
         }

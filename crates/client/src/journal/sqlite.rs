@@ -7,10 +7,12 @@ use std::{
 };
 
 use bytes::Bytes;
-use hapax_core::Key;
+use hapax_core::{Key, says_not_applied};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use parking_lot::Mutex;
-use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, TransactionBehavior, params};
+use rusqlite::{
+    Connection, ErrorCode, OptionalExtension, Row, Transaction, TransactionBehavior, params,
+};
 
 use super::{Begun, Ended, Journal, JournalError};
 use crate::intent::{IDEMPOTENCY_KEY, Intent};
@@ -138,7 +140,7 @@ impl Journal for SqliteJournal {
         let (method, uri) = (intent.method().as_str(), intent.uri().to_string());
         let (headers, body) = (write_headers(intent.headers()), &intent.body()[..]);
         let mut conn = self.0.lock();
-        let transaction = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let transaction = immediately(&mut conn)?;
         let there = transaction.prepare_cached(THERE)?.query_row([key], there).optional()?;
         if there.as_ref().is_some_and(|there| !there.is_of(intent)) {
             return Err(JournalError::new("this key was used for another request; take a new one"));
@@ -190,8 +192,9 @@ impl There {
         self.was_refused() || place && (self.has_ended || content)
     }
 
-    const fn was_refused(&self) -> bool {
-        self.has_ended && self.status.is_none()
+    /// Whether it ended and nothing of it happened.
+    fn was_refused(&self) -> bool {
+        self.has_ended && self.status.is_none_or(says_not_applied)
     }
 
     fn begun(self) -> Begun {
@@ -221,7 +224,13 @@ fn private(_: &std::fs::File) -> std::io::Result<()> {
     Ok(())
 }
 
+#[expect(clippy::disallowed_methods, reason = "this file is no store of hapax-sql")]
+fn immediately(conn: &mut Connection) -> rusqlite::Result<Transaction<'_>> {
+    conn.transaction_with_behavior(TransactionBehavior::Immediate)
+}
+
 /// Who makes a file at the same time locks it in ways that SQLite does not wait for.
+#[expect(clippy::disallowed_methods, reason = "waits for a file, as SQLite does everywhere else")]
 fn prepare(conn: &mut Connection) -> rusqlite::Result<File> {
     let begun = Instant::now();
     loop {
@@ -249,7 +258,7 @@ fn prepare_once(conn: &mut Connection) -> rusqlite::Result<File> {
     conn.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
     // Durable when it returns.
     conn.pragma_update(None, "synchronous", "FULL")?;
-    let transaction = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let transaction = immediately(conn)?;
     // Another process may have been quicker.
     if file(&transaction)? == File::Empty {
         transaction.execute(TABLES, ())?;
@@ -323,7 +332,7 @@ fn write_headers(headers: &HeaderMap) -> Vec<u8> {
 /// It is nobody's business, and old by the time that it is needed again.
 fn is_secret(name: &HeaderName, value: &HeaderValue) -> bool {
     let has = |word: &&str| name.as_str().contains(*word);
-    name != IDEMPOTENCY_KEY && (value.is_sensitive() || SECRETS.iter().any(|word| has(&word)))
+    name != IDEMPOTENCY_KEY && (value.is_sensitive() || SECRETS.iter().any(has))
 }
 
 fn read_headers(bytes: &[u8]) -> Option<HeaderMap> {

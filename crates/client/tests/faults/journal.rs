@@ -135,9 +135,12 @@ async fn what_is_in_the_journal_may_have_been_sent_whoever_sends_it_again() {
     let outcome = client.send(intent()).await.unwrap();
     assert!(matches!(outcome, Outcome::Unknown(_)), "{outcome:?}");
     // It was refused, and is tried once more.
-    journal.end(&key, Ended::Refused).unwrap();
-    let outcome = client.send(intent()).await.unwrap();
-    assert!(matches!(outcome, Outcome::Refused(_)), "{outcome:?}");
+    for ended in [Ended::Refused, Ended::Done(401)] {
+        journal.end(&key, ended).unwrap();
+        let outcome = client.send(intent()).await.unwrap();
+        assert!(matches!(outcome, Outcome::Refused(_)), "{outcome:?}");
+        journal.begin(&intent()).unwrap();
+    }
 }
 
 #[test]
