@@ -352,3 +352,36 @@ async fn a_problem_is_read_whole_however_little_is_kept() {
     let outcome = client.send(server.post().build().unwrap()).await.unwrap();
     assert!(matches!(outcome, Outcome::Refused(_)), "{outcome:?}");
 }
+
+/// What has no key is sent again only if it never left: on connections that are closed and reset under
+/// the requests, none arrives twice.
+#[tokio::test]
+async fn k7_what_has_no_key_arrives_once_at_most_whatever_becomes_of_connections() {
+    let play = |n: u32| match n % 5 {
+        0 => Play::ResetAtOnce,
+        1 => Play::Reset,
+        2 => Play::Cut(String::new()),
+        _ => Play::AnswerAndClose(answer(201, "", "")),
+    };
+    let server = Server::playing((0..2_000).map(play)).await;
+    let client = client(quick());
+    let mut sending = tokio::task::JoinSet::new();
+    for caller in 0..8 {
+        let (client, uri) = (client.clone(), format!("http://{}/payments", server.address));
+        sending.spawn(async move {
+            for nth in 0..50 {
+                let intent = hapax_client::Intent::post(uri.parse().unwrap()).without_key();
+                let intent = intent.body(format!("{caller}-{nth}")).build().unwrap();
+                client.send(intent).await.unwrap();
+            }
+        });
+    }
+    sending.join_all().await;
+    let arrivals = server.arrivals();
+    let mut bodies: Vec<_> = arrivals.iter().map(server::Arrival::body).collect();
+    bodies.sort_unstable();
+    let count = bodies.len();
+    bodies.dedup();
+    assert_eq!(bodies.len(), count, "none twice");
+    assert!(count > 200, "most arrive: {count}");
+}
