@@ -14,7 +14,7 @@ use tower_service::Service;
 use tracing::{Instrument, Span, field::Empty};
 
 use crate::{
-    facts::facts,
+    facts::{LONGEST_PROBLEM, facts},
     intent::Intent,
     observation::Observation,
     policy::Policy,
@@ -31,6 +31,19 @@ pub(crate) struct Seen {
     pub(crate) why: String,
     /// How its time is to be counted.
     pub(crate) timing: Timing,
+}
+
+impl Seen {
+    /// With no more than this of the response's content.
+    fn kept_to(mut self, longest: usize) -> Self {
+        if let Some(response) = &mut self.response
+            && response.body().len() > longest
+        {
+            response.body_mut().truncate(longest);
+            self.cut = true;
+        }
+        self
+    }
 }
 
 /// How an attempt's time is counted.
@@ -77,7 +90,7 @@ impl Attempt<'_> {
                 .headers_mut()
                 .insert(HeaderName::from_static(name), HeaderValue::from_static(value));
         }
-        self.exchange(service, request).await
+        self.exchange(service, request).await.kept_to(self.longest_content)
     }
 
     /// Sends a request and reads its answer, within the time of an attempt.
@@ -89,7 +102,9 @@ impl Attempt<'_> {
         B::Error: Into<BoxError>,
     {
         let span = self.span(&request);
-        let exchange = exchange(service, request, self.longest_content).instrument(span.clone());
+        // What an answer says is read whole, however little of it is kept.
+        let longest = self.longest_content.max(LONGEST_PROBLEM);
+        let exchange = exchange(service, request, longest).instrument(span.clone());
         let seen = match timeout(self.timeout, exchange).await {
             Ok(Ok((response, cut))) => self.answered(response, cut),
             Ok(Err(failure)) => self.failed(&failure),

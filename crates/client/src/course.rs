@@ -44,6 +44,8 @@ pub struct Request {
     pub safe: bool,
     /// Whether it may be sent again: it has a key, or is idempotent by itself (section 9.2.2).
     pub repeatable: bool,
+    /// Whether it may be sent again without a key, too (section 9.2.2).
+    pub idempotent: bool,
     /// Whether somebody above already sends again what fails: then this is sent once.
     pub retried_above: bool,
     /// Whether an earlier attempt may have taken effect, as after a restart.
@@ -104,6 +106,7 @@ impl Course {
     #[must_use]
     pub const fn in_doubt_before(mut self, status_known: bool) -> Self {
         self.in_doubt = !self.request.safe;
+        self.request.in_doubt = self.in_doubt;
         self.status_known = status_known;
         self
     }
@@ -137,7 +140,12 @@ impl Course {
         let last = self.verdict(seen);
         let wish = match wish {
             _ if self.request.retried_above => Wish::Stop,
-            Wish::Wait { .. } if !self.request.repeatable => Wish::Stop,
+            Wish::Wait { .. } | Wish::Fetch if !self.request.repeatable => Wish::Stop,
+            // One fetch is free; where what is there cannot be had, more of them are a load like any.
+            Wish::Fetch if self.attempts > policy.attempts.get() => {
+                let cost = Some(Cost::Transient);
+                Wish::Resend { cost, counts: false, floor: Duration::ZERO }
+            }
             wish => wish,
         };
         let (next, pause) = match wish {
@@ -242,7 +250,11 @@ impl Course {
             None => self.leaves_doubt(answer),
         };
         let again = match answer.problem {
-            Some(kind) => matches!(kind.retry(), Retry::Same | Retry::IfIdempotent),
+            Some(kind) => match kind.retry() {
+                Retry::Same => true,
+                Retry::IfIdempotent => self.request.idempotent,
+                Retry::Corrected | Retry::Never => false,
+            },
             None if answer.kept || answer.said == Some(Said::Applied) => false,
             None => matches!(answer.status, 408 | 425 | 429 | 502 | 503 | 504),
         };
@@ -277,12 +289,10 @@ impl Course {
             Observation::Answered(answer) => match answer.problem {
                 Some(ProblemKind::InFlight | ProblemKind::OutcomeUnknown) => Next::Unknown,
                 // They tell of the operation itself, whatever was in doubt before.
-                Some(
-                    ProblemKind::KeyReused
-                    | ProblemKind::KeyExpired
-                    | ProblemKind::OutcomeNotKept
-                    | ProblemKind::ReplayForbidden,
-                ) => Next::Refused,
+                Some(ProblemKind::KeyExpired | ProblemKind::OutcomeNotKept) => Next::Refused,
+                // Another intent has the key. What was sent before this course began may have been that
+                // one: its content or its fields may have been others.
+                Some(ProblemKind::KeyReused) if !self.request.in_doubt => Next::Refused,
                 Some(_) => open(Next::Refused),
                 None if self.request.safe || answer.kept && answer.said != Some(Said::Unknown) => {
                     Next::Done
@@ -329,8 +339,12 @@ impl Course {
     }
 
     fn key_lives(&self, policy: &Policy, at: Duration) -> bool {
-        // What lives shorter than the margin may be sent for half of its life.
-        self.key_end.is_none_or(|end| at.saturating_add(policy.lifetime_margin.min(end / 2)) < end)
+        self.key_end.is_none_or(|end| {
+            // What lives shorter than the margin may be sent for half of its life, counted from when it
+            // was made: an old key has no shorter margin.
+            let life = self.request.key_age.saturating_add(end);
+            at.saturating_add(policy.lifetime_margin.min(life / 2)) < end
+        })
     }
 }
 

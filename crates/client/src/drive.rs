@@ -65,9 +65,10 @@ where
             settings,
             course,
             budget: settings.budgets.of(&destination),
-            latency: settings.latency(&destination),
+            latency: settings.latency(intent.method(), &destination),
             began: Instant::now(),
-            tells_below: retried_above || settings.policy.attempts.get() > 1,
+            tells_below: retried_above
+                || intent.is_repeatable() && settings.policy.attempts.get() > 1,
             intent,
             status: None,
             last_taken: None,
@@ -86,8 +87,13 @@ where
 
     /// Goes on until there is no more to do.
     pub(crate) async fn run(mut self) -> Outcome {
+        let mut step = match (&self.status, self.course.in_doubt()) {
+            (Some(_), _) => Step::Ask,
+            // It may have been sent, and no key makes the two one.
+            (None, true) if !self.intent.is_repeatable() => return self.without_key(),
+            (None, _) => Step::Send,
+        };
         self.budget.begin();
-        let mut step = if self.status.is_some() { Step::Ask } else { Step::Send };
         loop {
             let seen = match step {
                 Step::Send
@@ -222,6 +228,13 @@ where
             why: seen.why,
             sent: self.sent,
         })
+    }
+
+    /// It may have been sent, and cannot be sent again.
+    fn without_key(self) -> Outcome {
+        let why = "it has no key, so it is not sent again".to_owned();
+        let Self { intent, status, evidence, sent, .. } = self;
+        Outcome::Unknown(Operation { intent, status, evidence, why, sent })
     }
 
     /// The key is about to end, and is not sent any more.

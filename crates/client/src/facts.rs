@@ -12,7 +12,7 @@ use serde::Deserialize;
 use crate::{observation::Answer, policy::Policy, retry_after::retry_after};
 
 /// No problem of hapax is longer.
-const LONGEST_PROBLEM: usize = 64 * 1024;
+pub(crate) const LONGEST_PROBLEM: usize = 64 * 1024;
 
 /// The facts of an answer at `now`, on the clock of the wall.
 pub fn facts(

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use hapax_core::{Key, KeyError};
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method, Request, Uri,
-    header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODING},
+    header::{CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODING},
 };
 use http_body_util::Full;
 use serde::Serialize;
@@ -18,7 +18,20 @@ use thiserror::Error;
 use uuid::Uuid;
 
 /// The field that carries the key.
-const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+pub(crate) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
+/// Fields that the client sets.
+const OURS: [HeaderName; 4] = [CONTENT_LENGTH, TRANSFER_ENCODING, CONNECTION, IDEMPOTENCY_KEY];
+
+/// Fields that nobody changes once there is an intent.
+const FROZEN: [HeaderName; 6] = [
+    CONTENT_TYPE,
+    CONTENT_ENCODING,
+    CONTENT_LENGTH,
+    TRANSFER_ENCODING,
+    CONNECTION,
+    IDEMPOTENCY_KEY,
+];
 
 /// One intent: a request with its key, made before the first attempt and the same in each.
 ///
@@ -89,11 +102,14 @@ pub enum IntentError {
     /// The address has no scheme or host.
     #[error("the address {0} is not absolute; write it with https:// and a host")]
     NotAbsolute(Uri),
+    /// The address holds a name or a password, which are not sent.
+    #[error("the address holds credentials, which are not sent; use the field Authorization")]
+    Credentials,
     /// The key is no key.
     #[error("the key cannot be used: {0}")]
     Key(#[from] KeyError),
-    /// A key with characters that the field cannot carry.
-    #[error("the key has characters that a field cannot carry; use printable ASCII")]
+    /// A key with characters that the field cannot carry; without quotes it carries fewer.
+    #[error("the key has characters that a field cannot carry; use letters, digits and dashes")]
     KeyCharacters,
     /// A field that this client sets.
     #[error("the field {0} is set by the client; leave it out")]
@@ -145,11 +161,21 @@ impl Intent {
         self.0.made
     }
 
-    /// Scheme, host and port: what a budget and a measure are of.
+    /// Scheme, host and port, in lower case and without a port that is usual: what a budget and a
+    /// measure are of.
     pub fn destination(&self) -> String {
-        let scheme = self.0.uri.scheme_str().unwrap_or_default();
-        let authority = self.0.uri.authority().map_or("", |authority| authority.as_str());
-        format!("{scheme}://{authority}")
+        let uri = &self.0.uri;
+        let scheme = uri.scheme_str().unwrap_or_default();
+        let usual = match scheme {
+            "https" => Some(443),
+            "http" => Some(80),
+            _ => None,
+        };
+        let host = uri.host().unwrap_or_default().to_ascii_lowercase();
+        match uri.port_u16().filter(|port| Some(*port) != usual) {
+            Some(port) => format!("{scheme}://{host}:{port}"),
+            None => format!("{scheme}://{host}"),
+        }
     }
 
     /// The same intent in a process that came after the one which made it: whether it was sent before
@@ -165,12 +191,20 @@ impl Intent {
         Self(Arc::new(Frozen { method, uri, headers, body, key, made, resumed: true }))
     }
 
-    /// With fields that are not kept, such as `Authorization`, in the place of older ones.
+    /// The same intent, which may have been sent since it was `made`.
+    pub(crate) fn sent_before(&self, made: SystemTime) -> Self {
+        let Frozen { method, uri, headers, body, key, .. } = &*self.0;
+        let (method, uri, headers) = (method.clone(), uri.clone(), headers.clone());
+        Self::resumed(method, uri, headers, body.clone(), key.clone(), made.min(self.0.made))
+    }
+
+    /// With fields that are not kept, such as `Authorization`, in the place of older ones. The key and
+    /// what describes the content are a part of the intent, and stay.
     #[must_use]
     pub fn with_credentials(&self, credentials: &HeaderMap) -> Self {
         let Frozen { method, uri, body, key, made, resumed, .. } = &*self.0;
         let mut headers = self.0.headers.clone();
-        for name in credentials.keys().filter(|name| **name != IDEMPOTENCY_KEY) {
+        for name in credentials.keys().filter(|name| !FROZEN.contains(name)) {
             headers.remove(name);
             for value in credentials.get_all(name) {
                 headers.append(name.clone(), value.clone());
@@ -185,11 +219,17 @@ impl Intent {
         let method = &self.0.method;
         crate::course::Request {
             safe: method.is_safe(),
-            repeatable: self.0.key.is_some() || method.is_idempotent(),
+            repeatable: self.is_repeatable(),
+            idempotent: method.is_idempotent(),
             retried_above,
             in_doubt: self.0.resumed && !method.is_safe(),
             key_age: SystemTime::now().duration_since(self.0.made).unwrap_or(Duration::ZERO),
         }
+    }
+
+    /// Whether it may be sent when it may have been sent before.
+    pub(crate) fn is_repeatable(&self) -> bool {
+        self.0.key.is_some() || self.0.method.is_idempotent()
     }
 
     /// The request of an attempt: each time the same.
@@ -283,9 +323,12 @@ impl IntentBuilder {
         if self.uri.scheme().is_none() || self.uri.authority().is_none() {
             return Err(IntentError::NotAbsolute(self.uri));
         }
-        for name in [CONTENT_LENGTH, TRANSFER_ENCODING, CONNECTION, IDEMPOTENCY_KEY] {
-            if self.headers.contains_key(&name) {
-                return Err(IntentError::Field(name));
+        if self.uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
+            return Err(IntentError::Credentials);
+        }
+        for name in &OURS {
+            if self.headers.contains_key(name) {
+                return Err(IntentError::Field(name.clone()));
             }
         }
         let key = match self.key {
@@ -310,11 +353,66 @@ impl IntentBuilder {
     }
 }
 
+/// Whether a character of a bare key is read as what it is: hapax takes no others, and spaces at an end
+/// are lost on the way.
+const fn is_bare(byte: &u8) -> bool {
+    byte.is_ascii_graphic() && !matches!(byte, b'"' | b',' | b';' | b'\\')
+}
+
 fn field(key: &Key, style: KeyStyle) -> Result<HeaderValue, IntentError> {
     let quoted = key.to_field().ok_or(IntentError::KeyCharacters)?;
     let value = match style {
         KeyStyle::Quoted => HeaderValue::try_from(quoted),
+        KeyStyle::Bare if !key.as_bytes().iter().all(is_bare) => {
+            return Err(IntentError::KeyCharacters);
+        }
         KeyStyle::Bare => HeaderValue::from_bytes(key.as_bytes()),
     };
     value.map_err(|_| IntentError::KeyCharacters)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn to(uri: &str) -> IntentBuilder {
+        Intent::post(uri.parse().unwrap())
+    }
+
+    #[test]
+    fn one_destination_has_one_name() {
+        for (uri, destination) in [
+            ("https://API.example/x", "https://api.example"),
+            ("HTTPS://api.example:443/x?y", "https://api.example"),
+            ("http://api.example:80", "http://api.example"),
+            ("http://api.example:443/", "http://api.example:443"),
+            ("https://[::1]:8443/", "https://[::1]:8443"),
+        ] {
+            assert_eq!(to(uri).build().unwrap().destination(), destination, "{uri}");
+        }
+    }
+
+    /// It would not be sent, but shown and kept.
+    #[test]
+    fn credentials_are_not_taken_in_an_address() {
+        for uri in ["https://user:s3cret@api.example/x", "https://user@api.example/x"] {
+            let error = to(uri).build().unwrap_err();
+            assert!(matches!(error, IntentError::Credentials), "{error:?}");
+            assert!(!error.to_string().contains("s3cret"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_bare_key_is_one_that_everybody_reads_as_the_same() {
+        for key in ["a b", " a", "\"a\"", "a,b", "a;b", "a\\b"] {
+            let quoted = to("http://a.example").key(key).unwrap();
+            let bare = quoted.clone().key_style(KeyStyle::Bare);
+            assert!(quoted.build().is_ok(), "{key:?}");
+            let error = bare.build().unwrap_err();
+            assert!(matches!(error, IntentError::KeyCharacters), "{key:?}: {error:?}");
+        }
+        let bare = to("http://a.example").key("order-7:a/b").unwrap().key_style(KeyStyle::Bare);
+        let intent = bare.build().unwrap();
+        assert_eq!(intent.headers()[IDEMPOTENCY_KEY], "order-7:a/b");
+    }
 }

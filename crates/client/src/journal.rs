@@ -4,7 +4,7 @@
 #[cfg(feature = "journal")]
 mod sqlite;
 
-use std::error::Error;
+use std::{error::Error, time::SystemTime};
 
 use hapax_core::Key;
 use thiserror::Error;
@@ -12,18 +12,21 @@ use thiserror::Error;
 #[cfg(feature = "journal")]
 pub use sqlite::SqliteJournal;
 
-use crate::{intent::Intent, outcome::Outcome};
+use crate::{
+    intent::Intent,
+    outcome::{Outcome, Refused},
+};
 
 /// Where intents are kept until their outcomes are known.
 ///
 /// Both methods may wait for a disk; they are called where that stops nobody.
 pub trait Journal: Send + Sync {
     /// Writes an intent down: when this returns, it is durable. An intent that is there already stays as
-    /// it is.
+    /// it is, and may have been sent.
     ///
     /// # Errors
     /// Where it cannot be written. Nothing is sent then.
-    fn begin(&self, intent: &Intent) -> Result<(), JournalError>;
+    fn begin(&self, intent: &Intent) -> Result<Begun, JournalError>;
 
     /// Writes down how the intent of a key ended, so that it is not resumed.
     ///
@@ -32,12 +35,24 @@ pub trait Journal: Send + Sync {
     fn end(&self, key: &Key, ended: Ended) -> Result<(), JournalError>;
 }
 
+/// What was there of an intent when it was written down.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Begun {
+    /// Nothing, or that it ended and nothing of it happened: it is sent as for the first time.
+    New,
+    /// It may have been sent before.
+    Again {
+        /// When it was made, and so its key.
+        made: SystemTime,
+    },
+}
+
 /// How an intent ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Ended {
     /// With an answer of this status.
     Done(u16),
-    /// Refused: nothing of it happened.
+    /// Refused, or never sent: nothing of it happened.
     Refused,
 }
 
@@ -46,6 +61,11 @@ impl Ended {
     pub fn of(outcome: &Outcome) -> Option<Self> {
         match outcome {
             Outcome::Done(done) => Some(Self::Done(done.response.status().as_u16())),
+            Outcome::Refused(Refused { why, response: Some(response), .. })
+                if why.ended_before() =>
+            {
+                Some(Self::Done(response.status().as_u16()))
+            }
             Outcome::Refused(_) => Some(Self::Refused),
             Outcome::Unknown(_) => None,
         }

@@ -14,6 +14,7 @@
 //!     .build()?;
 //! match client.send(intent).await? {
 //!     Outcome::Done(done) => println!("{} {:?}", done.response.status(), done.response.body()),
+//!     Outcome::Refused(refused) if refused.why.ended_before() => println!("{}", refused.why),
 //!     Outcome::Refused(refused) => println!("nothing happened: {}", refused.why),
 //!     // It may have happened. Keep it, and find out later; never make a new intent of it.
 //!     Outcome::Unknown(operation) => println!("not known yet: {}", operation.why),
@@ -57,7 +58,7 @@ pub use hyper_client::{HyperService, TlsError};
 pub use intent::{Intent, IntentBuilder, IntentError, KeySource, KeyStyle, UuidV7};
 #[cfg(feature = "journal")]
 pub use journal::SqliteJournal;
-pub use journal::{Ended, Journal, JournalError};
+pub use journal::{Begun, Ended, Journal, JournalError};
 pub use outcome::{Done, Operation, Outcome, Refusal, Refused};
 pub use policy::{AttemptTimeout, Policy};
 pub use retry_after::retry_after;

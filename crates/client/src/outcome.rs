@@ -13,7 +13,8 @@ use crate::{intent::Intent, status::by_effect_id};
 pub enum Outcome {
     /// The service answered, and the answer stands. Its status may be any.
     Done(Done),
-    /// It was refused or never arrived: nothing of it happened here.
+    /// It was refused or never arrived: nothing of it happened here. What an earlier operation with its
+    /// key came to is another thing ([`Refusal::ended_before`]).
     Refused(Refused),
     /// It may have taken effect. Keep it, and find out later: [`Client::find_out`](crate::Client::find_out).
     Unknown(Operation),
@@ -47,8 +48,8 @@ pub struct Refused {
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// A problem of hapax. [`ProblemKind::OutcomeNotKept`] and [`ProblemKind::KeyExpired`] say that an
-    /// operation with this key ended before; what it came to is not there any more.
+    /// A problem of hapax. Some say that an operation with this key ended before:
+    /// [`ended_before`](Self::ended_before).
     Problem(ProblemKind),
     /// Not one byte of it left: what stood against it.
     NeverSent(String),
@@ -56,6 +57,21 @@ pub enum Refusal {
     NotApplied,
     /// Its key is about to be forgotten, so it was not sent.
     KeyEnds,
+}
+
+impl Refusal {
+    /// Whether it says that an operation with this key ended before, so that its effect may be there:
+    /// no reason to make a new intent of it.
+    pub const fn ended_before(&self) -> bool {
+        matches!(
+            self,
+            Self::Problem(
+                ProblemKind::OutcomeNotKept
+                    | ProblemKind::KeyExpired
+                    | ProblemKind::ReplayForbidden
+            )
+        )
+    }
 }
 
 impl fmt::Display for Refusal {

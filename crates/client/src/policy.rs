@@ -65,7 +65,7 @@ pub struct AttemptTimeout {
 }
 
 impl Policy {
-    /// Sends once, and tells what came of it.
+    /// Asks the service to work once, and tells what came of it.
     pub fn once() -> Self {
         Self { attempts: NonZeroU32::MIN, ..Self::default() }
     }

@@ -11,7 +11,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{Method, Request, Response};
 use http_body::Body;
 use http_body_util::Full;
 use parking_lot::Mutex;
@@ -23,7 +23,7 @@ use crate::{
     budget::Budgets,
     drive::Drive,
     intent::Intent,
-    journal::{Ended, Journal, JournalError},
+    journal::{Begun, Ended, Journal, JournalError},
     latency::Latency,
     observation::Observation,
     outcome::{Operation, Outcome},
@@ -80,6 +80,9 @@ pub struct Settings {
 /// Answers are kept up to 16 MiB.
 const LONGEST_CONTENT: usize = 16 << 20;
 
+/// Those that nobody uses are forgotten beyond so many: each is some 25 KiB.
+const MOST_LATENCIES: usize = 1024;
+
 impl Settings {
     /// Settings with this policy, budgets of their own, and no journal.
     pub fn new(policy: Policy) -> Self {
@@ -130,14 +133,19 @@ impl Settings {
         self
     }
 
-    /// What was measured at a destination.
-    pub(crate) fn latency(&self, destination: &str) -> Option<Arc<Latency>> {
+    /// What was measured of a method at a destination: many quick questions say nothing of how long an
+    /// order takes.
+    pub(crate) fn latency(&self, method: &Method, destination: &str) -> Option<Arc<Latency>> {
+        let of = format!("{method} {destination}");
         let mut known = self.latencies.lock();
-        if let Some(latency) = known.get(destination) {
+        if let Some(latency) = known.get(&of) {
             return Some(Arc::clone(latency));
         }
+        if known.len() >= MOST_LATENCIES {
+            known.retain(|_, latency| Arc::strong_count(latency) > 1);
+        }
         let latency = Arc::new(Latency::new()?);
-        known.insert(destination.to_owned(), Arc::clone(&latency));
+        known.insert(of, Arc::clone(&latency));
         Some(latency)
     }
 
@@ -226,7 +234,10 @@ where
         let journal = self.settings.journal.as_ref().zip(intent.key().cloned());
         let Some((journal, key)) = journal else { return Ok(drive(intent).run().await) };
         let (to, written) = (Arc::clone(journal), intent.clone());
-        blocking(move || to.begin(&written)).await?;
+        let intent = match blocking(move || to.begin(&written)).await? {
+            Begun::New => intent,
+            Begun::Again { made } => intent.sent_before(made),
+        };
         let outcome = drive(intent).run().await;
         let (to, ended) = (Arc::clone(journal), Ended::of(&outcome));
         // An outcome that cannot be written down is an outcome all the same: the intent is resumed once
@@ -241,9 +252,9 @@ where
 }
 
 /// Writes to a disk where waiting for it stops nobody.
-async fn blocking(
-    write: impl FnOnce() -> Result<(), JournalError> + Send + 'static,
-) -> Result<(), JournalError> {
+async fn blocking<T: Send + 'static>(
+    write: impl FnOnce() -> Result<T, JournalError> + Send + 'static,
+) -> Result<T, JournalError> {
     let written = tokio::task::spawn_blocking(write).await;
     written.unwrap_or_else(|_| Err(JournalError::stopped()))
 }

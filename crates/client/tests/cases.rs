@@ -35,6 +35,7 @@ struct Case {
 struct Facts {
     safe: bool,
     repeatable: bool,
+    idempotent: bool,
     retried_above: bool,
     in_doubt: bool,
     key_age: f64,
@@ -42,8 +43,8 @@ struct Facts {
 
 impl Default for Facts {
     fn default() -> Self {
-        let (safe, retried_above, in_doubt, key_age) = Default::default();
-        Self { safe, repeatable: true, retried_above, in_doubt, key_age }
+        let (safe, idempotent, retried_above, in_doubt, key_age) = Default::default();
+        Self { safe, repeatable: true, idempotent, retried_above, in_doubt, key_age }
     }
 }
 
@@ -78,9 +79,9 @@ fn k7_every_case_is_decided_as_in_the_other_languages() {
 }
 
 fn run(case: &Case, wall: SystemTime) {
-    let Facts { safe, repeatable, retried_above, in_doubt, key_age } = case.request;
+    let Facts { safe, repeatable, idempotent, retried_above, in_doubt, key_age } = case.request;
     let key_age = Duration::from_secs_f64(key_age);
-    let request = Request { safe, repeatable, retried_above, in_doubt, key_age };
+    let request = Request { safe, repeatable, idempotent, retried_above, in_doubt, key_age };
     let mut course = Course::new(&case.policy, request);
     for (nth, step) in case.steps.iter().enumerate() {
         let context = format!("{}, step {}", case.name, nth + 1);

@@ -1,6 +1,6 @@
 //! What the command line says of the request.
 
-use std::io::Read;
+use std::{fmt, io::Read};
 
 use hapax_client::Key;
 use http::{HeaderName, HeaderValue, Method, header::CONTENT_TYPE};
@@ -8,7 +8,7 @@ use http::{HeaderName, HeaderValue, Method, header::CONTENT_TYPE};
 use crate::failure::Failure;
 
 /// A field.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Header(pub(super) HeaderName, pub(super) HeaderValue);
 
 pub(super) fn method(text: &str) -> Result<Method, String> {
@@ -16,13 +16,18 @@ pub(super) fn method(text: &str) -> Result<Method, String> {
     Method::from_bytes(text.as_bytes()).map_err(no_method)
 }
 
-/// The value is hidden from `Debug` where it may be a secret.
+/// The value may be a secret.
+impl fmt::Debug for Header {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Header").field(&self.0).finish_non_exhaustive()
+    }
+}
+
 pub(super) fn header(text: &str) -> Result<Header, String> {
     let (name, value) = text.split_once(':').ok_or("write it as NAME: VALUE, with the colon")?;
     let name = HeaderName::try_from(name.trim()).map_err(|_| "the name is none of a field")?;
-    let mut value = HeaderValue::from_bytes(value.trim().as_bytes())
+    let value = HeaderValue::from_bytes(value.trim().as_bytes())
         .map_err(|_| "the value has characters that a field cannot carry")?;
-    value.set_sensitive(true);
     Ok(Header(name, value))
 }
 

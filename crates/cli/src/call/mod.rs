@@ -41,6 +41,12 @@ pub(crate) struct Call {
     /// The key of the intent. Default for POST and PATCH: a new UUID.
     #[arg(long)]
     key: Option<String>,
+    /// The request may have been sent with this key before: a refusal says nothing of that one then.
+    #[arg(long, requires = "key", conflicts_with = "resume")]
+    again: bool,
+    /// How long the service remembers a key, from when the intent was made: an older one is not sent.
+    #[arg(long, value_name = "TIME", default_value = "24h", value_parser = humantime::parse_duration)]
+    key_lifetime: Duration,
     /// Send the key without quotes, for services that do not read them.
     #[arg(long)]
     bare_key: bool,
@@ -79,7 +85,8 @@ Exit codes:
   0  the service answered with a status below 400
   3  refused, or never sent: nothing of it happened here
   4  the service answered with a status of 400 or more
-  5  unknown: it may have taken effect. Call again with the same --key, or --resume
+  5  unknown: it may have taken effect, now or before. Call again with the same --key and --again, or
+     --resume
   1  something else failed, such as a disk
   2  the command is not understood
 
@@ -98,14 +105,19 @@ pub(crate) async fn run(mut call: Call) -> Result<ExitCode, Failure> {
     let report = Report::new(&mut call);
     let operations = match &journal {
         Some(journal) if call.resume => call.resumed(journal)?,
-        _ => vec![Sending::First(call.intent()?)],
+        _ => vec![call.first()?],
     };
+    report.check(operations.len())?;
     let follow = Arc::new(Follow::new(call.silent));
     let client = call.client(&follow, journal)?;
     let mut worst = Verdict::Answered;
     for sending in operations {
-        let verdict = send(&client, sending, &report, &follow).await?;
-        worst = worst.max(verdict);
+        let sent = send(&client, sending, &report, &follow).await?;
+        worst = worst.max(sent.verdict);
+        // What is left is in the journal.
+        if sent.interrupted {
+            break;
+        }
     }
     Ok(worst.into())
 }
@@ -125,12 +137,18 @@ impl Sending {
     }
 }
 
+/// How sending ended.
+struct Sent {
+    verdict: Verdict,
+    interrupted: bool,
+}
+
 async fn send(
     client: &Client<HyperService>,
     sending: Sending,
     report: &Report,
     follow: &Follow,
-) -> Result<Verdict, Failure> {
+) -> Result<Sent, Failure> {
     let intent = sending.intent().clone();
     follow.begin(&intent);
     let outcome = async {
@@ -143,14 +161,30 @@ async fn send(
         outcome = outcome => outcome.map_err(|error| Failure::because(1, &error)),
         _ = signal::ctrl_c() => {
             follow.end();
-            return Ok(report.interrupted(&intent));
+            return Ok(Sent { verdict: report.interrupted(&intent), interrupted: true });
         }
     };
     follow.end();
-    report.tell(outcome?)
+    Ok(Sent { verdict: report.tell(outcome?)?, interrupted: false })
 }
 
 impl Call {
+    fn first(&mut self) -> Result<Sending, Failure> {
+        let intent = self.intent()?;
+        if !matches!(intent.uri().scheme_str(), Some("http" | "https")) {
+            return Err(Failure::start("the address has to begin with http:// or https://"));
+        }
+        if self.journal.is_some() && intent.key().is_none() && !intent.method().is_safe() {
+            return Err(Failure::start(
+                "what has no key is not kept in a journal; give it a --key",
+            ));
+        }
+        Ok(match self.again {
+            true => Sending::Again(Box::new(Operation::of(intent))),
+            false => Sending::First(intent),
+        })
+    }
+
     fn intent(&mut self) -> Result<Intent, Failure> {
         let (content, is_json) = match (self.data.take(), self.json.take()) {
             (Some(data), _) => (Some(input::content(data)?), false),
@@ -166,11 +200,7 @@ impl Call {
                 intent = intent.header(name, value);
             }
         }
-        for input::Header(name, value) in self.headers.drain(..) {
-            // As a key that was written down is found in scripts for curl.
-            if name == "idempotency-key" {
-                return Err(Failure::start("the key goes into --key, without quotes"));
-            }
+        for input::Header(name, value) in self.fields()? {
             intent = intent.header(name, value);
         }
         if let Some(key) = &self.key {
@@ -180,6 +210,16 @@ impl Call {
             intent = intent.key_style(hapax_client::KeyStyle::Bare);
         }
         intent.build().map_err(|error| Failure::start_because(&error))
+    }
+
+    /// The fields of the request.
+    fn fields(&mut self) -> Result<Vec<input::Header>, Failure> {
+        let fields = std::mem::take(&mut self.headers);
+        // As a key that was written down is found in scripts for curl.
+        if fields.iter().any(|input::Header(name, _)| name == "idempotency-key") {
+            return Err(Failure::start("the key goes into --key, without quotes"));
+        }
+        Ok(fields)
     }
 
     fn resumed(&mut self, journal: &SqliteJournal) -> Result<Vec<Sending>, Failure> {
@@ -194,8 +234,10 @@ impl Call {
             }
             None => journal.open_intents().map_err(unreadable)?,
         };
-        let credentials = self.headers.drain(..).map(|input::Header(name, value)| (name, value));
-        let credentials = credentials.collect::<HeaderMap>();
+        let mut credentials = HeaderMap::new();
+        for input::Header(name, value) in self.fields()? {
+            credentials.append(name, value);
+        }
         let again = |intent: Intent| {
             let operation = Operation::of(intent.with_credentials(&credentials));
             Sending::Again(Box::new(operation))
@@ -212,6 +254,7 @@ impl Call {
         let policy = Policy {
             attempts: self.attempts,
             deadline: self.retry_for,
+            key_lifetime: Some(self.key_lifetime),
             attempt_timeout: AttemptTimeout {
                 floor: usual.floor.min(self.attempt_timeout),
                 ceiling: self.attempt_timeout,

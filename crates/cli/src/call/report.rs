@@ -1,6 +1,7 @@
 //! How it ended: the answer on standard output, a word on standard error, an exit code.
 
 use std::{
+    fs::OpenOptions,
     io::{IsTerminal, Write},
     path::PathBuf,
     process::ExitCode,
@@ -37,12 +38,30 @@ pub(super) struct Report {
     include: bool,
     output: Option<PathBuf>,
     journal: Option<PathBuf>,
+    bare_key: bool,
 }
 
 impl Report {
     pub(super) fn new(call: &mut Call) -> Self {
         let (output, journal) = (call.output.take(), call.journal.clone());
-        Self { include: call.include, output, journal }
+        Self { include: call.include, output, journal, bare_key: call.bare_key }
+    }
+
+    /// Whether so many answers can be written, before anything is sent.
+    pub(super) fn check(&self, answers: usize) -> Result<(), Failure> {
+        let Some(path) = &self.output else { return Ok(()) };
+        if answers > 1 {
+            let many = "--output takes one answer, and several intents are open; choose with --key";
+            return Err(Failure::start(many));
+        }
+        // Whoever reads from a pipe would take this for all of it.
+        if path.metadata().is_ok_and(|is| !is.is_file() && !is.is_dir()) {
+            return Ok(());
+        }
+        let opened = OpenOptions::new().append(true).create(true).open(path);
+        opened.map(drop).map_err(|error| {
+            Failure::start(format!("{} cannot be written: {error}", path.display()))
+        })
     }
 
     pub(super) fn tell(&self, outcome: Outcome) -> Result<Verdict, Failure> {
@@ -51,13 +70,20 @@ impl Report {
             Outcome::Refused(refused) => {
                 say(&format!("refused: {}", refused.why));
                 if let Some(response) = &refused.response {
-                    self.write(response)?;
+                    self.write(response).unwrap_or_else(|failure| say(&failure.message));
+                }
+                if refused.why.ended_before() {
+                    say(
+                        "something was done with this key before: look for it, and do not call anew",
+                    );
+                    return Ok(Verdict::Unknown);
                 }
                 Ok(Verdict::Refused)
             }
             Outcome::Unknown(operation) => {
+                // That it is unknown is told, whatever can be written.
                 if let Some(evidence) = &operation.evidence {
-                    self.write(evidence)?;
+                    self.write(evidence).unwrap_or_else(|failure| say(&failure.message));
                 }
                 Ok(self.unknown(&operation))
             }
@@ -72,11 +98,16 @@ impl Report {
     }
 
     fn done(&self, done: &Done) -> Result<Verdict, Failure> {
-        self.write(&done.response)?;
-        if done.cut {
-            return Err(Failure::new(1, "the answer is too long and was cut; it took effect once"));
-        }
         let status = done.response.status();
+        let written = self.write(&done.response);
+        written.map_err(|failure| {
+            let answered = format!("the service answered {status}, but {}", failure.message);
+            Failure::new(failure.code, answered)
+        })?;
+        if done.cut {
+            let cut = format!("the service answered {status}; its answer is too long and was cut");
+            return Err(Failure::new(1, cut));
+        }
         if status.as_u16() < 400 {
             return Ok(Verdict::Answered);
         }
@@ -87,14 +118,20 @@ impl Report {
     fn unknown(&self, operation: &Operation) -> Verdict {
         say(&format!("unknown: it may have taken effect ({})", operation.why));
         let key =
-            operation.intent.key().map(|key| String::from_utf8_lossy(key.as_bytes()).into_owned());
+            operation.intent.key().map(|key| quoted(&String::from_utf8_lossy(key.as_bytes())));
         match (key, &self.journal) {
             (Some(key), Some(journal)) => say(&format!(
                 "to find out: hapax call --resume --journal {} --key {key}",
-                journal.display()
+                quoted(&journal.to_string_lossy())
             )),
             (Some(key), None) => {
-                say(&format!("to find out, call again with the same content and --key {key}"));
+                let bare = if self.bare_key { " --bare-key" } else { "" };
+                say(&format!(
+                    "to find out, call again with the same content and --again{bare} --key {key}"
+                ));
+            }
+            (None, _) if operation.intent.method().is_idempotent() => {
+                say("to find out, call again: it may be sent more than once");
             }
             (None, _) => say("it has no key, so sending it again may have it take effect twice"),
         }
@@ -136,6 +173,15 @@ impl Report {
             .and_then(|()| stdout.flush())
             .map_err(|error| Failure::new(1, format!("standard output cannot be written: {error}")))
     }
+}
+
+/// As a word for a shell.
+fn quoted(word: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./:@%+,=".contains(&byte);
+    if !word.is_empty() && word.bytes().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
 }
 
 fn say(text: &str) {

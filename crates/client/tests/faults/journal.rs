@@ -1,12 +1,15 @@
 //! What is written down before it is sent.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use hapax_client::{
-    Client, Ended, Intent, Journal, JournalError, Key, Operation, Outcome, SendError, Settings,
-    SqliteJournal,
+    Begun, Client, Ended, Intent, Journal, JournalError, Key, KeyStyle, Operation, Outcome, Policy,
+    SendError, Settings, SqliteJournal,
 };
-use http::{HeaderMap, HeaderValue, header::AUTHORIZATION};
+use http::{
+    HeaderMap, HeaderValue,
+    header::{AUTHORIZATION, CONTENT_TYPE},
+};
 
 use crate::{
     created, done, quick, replayed,
@@ -17,7 +20,7 @@ use crate::{
 struct Full;
 
 impl Journal for Full {
-    fn begin(&self, _: &Intent) -> Result<(), JournalError> {
+    fn begin(&self, _: &Intent) -> Result<Begun, JournalError> {
         Err(JournalError::new("the disk is full"))
     }
 
@@ -101,4 +104,121 @@ async fn a_journal_is_its_owners_alone_and_nothing_else_is_taken_for_one() {
         .unwrap();
     assert!(SqliteJournal::open(&other).is_err());
     assert!(SqliteJournal::open(&folder.path().join("no/such/folder.db")).is_err());
+}
+
+/// A port that nobody listens at.
+fn nowhere() -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    format!("http://{}/payments", listener.local_addr().unwrap())
+}
+
+/// As by a process that was killed before it knew the outcome, and one that sends the same again.
+#[tokio::test]
+async fn what_is_in_the_journal_may_have_been_sent_whoever_sends_it_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("intents.db");
+    let journal = Arc::new(SqliteJournal::open(&path).unwrap());
+    let policy = Policy { deadline: Duration::from_millis(200), ..quick() };
+    let settings = Settings::new(policy).journal(Arc::clone(&journal) as _);
+    let client = Client::with(settings, None).unwrap();
+    let uri = nowhere();
+    let intent =
+        || Intent::post(uri.parse().unwrap()).key("order-7").unwrap().body("a").build().unwrap();
+    // Nobody knows whether it was sent.
+    journal.begin(&intent()).unwrap();
+    let outcome = client.send(intent()).await.unwrap();
+    assert!(matches!(outcome, Outcome::Unknown(_)), "{outcome:?}");
+    let key = Key::from_bytes(b"order-7").unwrap();
+    assert!(journal.open_intent(&key).unwrap().is_some(), "it is still to be found out");
+    // It was done, and somebody wants the answer again.
+    journal.end(&key, Ended::Done(201)).unwrap();
+    let outcome = client.send(intent()).await.unwrap();
+    assert!(matches!(outcome, Outcome::Unknown(_)), "{outcome:?}");
+    // It was refused, and is tried once more.
+    for ended in [Ended::Refused, Ended::Done(401)] {
+        journal.end(&key, ended).unwrap();
+        let outcome = client.send(intent()).await.unwrap();
+        assert!(matches!(outcome, Outcome::Refused(_)), "{outcome:?}");
+        journal.begin(&intent()).unwrap();
+    }
+}
+
+#[test]
+fn a_key_is_as_old_as_when_it_was_first_written_down() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = SqliteJournal::open(&folder.path().join("intents.db")).unwrap();
+    let intent = |style| {
+        let builder = Intent::post("http://a.example/x".parse().unwrap()).key("order-7").unwrap();
+        builder.key_style(style).build().unwrap()
+    };
+    let first = intent(KeyStyle::Quoted);
+    assert_eq!(journal.begin(&first).unwrap(), Begun::New);
+    let Begun::Again { made } = journal.begin(&intent(KeyStyle::Quoted)).unwrap() else {
+        panic!("it is there")
+    };
+    let apart = first.made().duration_since(made).unwrap();
+    assert!(apart < Duration::from_millis(1), "but for parts of a microsecond: {apart:?}");
+    // For a service that does not read quotes it is another key.
+    assert!(journal.begin(&intent(KeyStyle::Bare)).is_err());
+}
+
+#[test]
+fn a_database_of_somebody_else_is_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    for version in [0, 1] {
+        let path = folder.path().join(format!("accounts-{version}.db"));
+        let conn = rusqlite::Connection::open(&path).unwrap();
+        conn.execute("CREATE TABLE account (id INTEGER PRIMARY KEY)", ()).unwrap();
+        conn.pragma_update(None, "user_version", version).unwrap();
+        drop(conn);
+        let before = std::fs::read(&path).unwrap();
+        assert!(SqliteJournal::open(&path).is_err(), "version {version}");
+        assert!(std::fs::read(&path).unwrap() == before, "version {version}");
+    }
+}
+
+#[test]
+fn processes_that_make_a_journal_at_once_share_it() {
+    let folder = tempfile::tempdir().unwrap();
+    for nth in 0..20 {
+        let path = folder.path().join(format!("intents-{nth}.db"));
+        let open = || SqliteJournal::open(&path).map(drop);
+        let opened = std::thread::scope(|scope| {
+            let opening: Vec<_> = (0..4).map(|_| scope.spawn(open)).collect();
+            opening.into_iter().map(|it| it.join().unwrap()).collect::<Vec<_>>()
+        });
+        assert!(opened.iter().all(Result::is_ok), "{opened:?}");
+    }
+}
+
+#[test]
+fn what_looks_like_a_credential_is_not_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = SqliteJournal::open(&folder.path().join("intents.db")).unwrap();
+    let mut builder = Intent::post("http://a.example/x".parse().unwrap()).key("order-7").unwrap();
+    for name in ["X-Api-Key", "apikey", "X-Auth-Token", "X-Amz-Security-Token", "Client-Secret"] {
+        builder = builder.header(name.parse().unwrap(), HeaderValue::from_static("s3cret"));
+    }
+    let mut hidden = HeaderValue::from_static("s3cret");
+    hidden.set_sensitive(true);
+    builder = builder.header("x-else".parse().unwrap(), hidden);
+    builder = builder.header("x-tenant".parse().unwrap(), HeaderValue::from_static("a"));
+    journal.begin(&builder.build().unwrap()).unwrap();
+    let kept = journal.open_intents().unwrap().remove(0);
+    let mut names: Vec<_> = kept.headers().keys().map(http::HeaderName::as_str).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["idempotency-key", "x-tenant"]);
+}
+
+/// What describes the content is a part of the intent.
+#[test]
+fn credentials_change_nothing_of_the_intent() {
+    let intent = Intent::post("http://a.example/x".parse().unwrap()).body("abc");
+    let intent = intent.header(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
+    let intent = intent.build().unwrap();
+    let more = ["content-type", "content-length", "content-encoding", "transfer-encoding"];
+    let more = more.into_iter().chain(["connection", "idempotency-key"]);
+    let more: HeaderMap =
+        more.map(|name| (name.parse().unwrap(), HeaderValue::from_static("1"))).collect();
+    assert_eq!(intent.with_credentials(&more).headers(), intent.headers());
 }

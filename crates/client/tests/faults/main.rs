@@ -304,3 +304,84 @@ async fn callers_at_once_have_one_effect_each() {
     keys.dedup();
     assert_eq!(keys.len(), 32, "one key for each intent");
 }
+
+/// Many quick questions say nothing of how long the few orders take.
+#[tokio::test]
+async fn what_is_quick_of_one_method_is_no_limit_of_another() {
+    let ok = || Play::Answer(answer(200, "", ""));
+    let order = Play::Slow(Duration::from_millis(200), answer(201, "", ""));
+    let server = Server::playing((0..1_010).map(|_| ok()).chain([order])).await;
+    let client = client(quick());
+    for _ in 0..1_010 {
+        done(client.send(server.send(Method::GET).build().unwrap()).await.unwrap());
+    }
+    let done = done(client.send(server.post().build().unwrap()).await.unwrap());
+    assert_eq!(done.sent, 1);
+}
+
+#[tokio::test]
+async fn what_has_no_key_and_may_have_been_sent_is_not_sent_to_find_out() {
+    let server = Server::playing([Play::Reset, created(), created()]).await;
+    let intent = server.post().without_key().build().unwrap();
+    let outcome = client(quick()).send(intent).await.unwrap();
+    let Outcome::Unknown(operation) = outcome else { panic!("{outcome:?}") };
+    let outcome = client(quick()).find_out(operation).await.unwrap();
+    assert!(matches!(outcome, Outcome::Unknown(_)), "{outcome:?}");
+    assert_eq!(server.arrivals().len(), 1);
+    // That there is an outcome does not make it one that can be fetched.
+    let server =
+        Server::playing([Play::Answer(answer(200, "", "{\"state\":\"succeeded\"}")), created()])
+            .await;
+    let intent = server.post().without_key().build().unwrap();
+    let operation = hapax_client::Operation::of(intent).with_effect_id("0190-y");
+    let outcome = client(quick()).find_out(operation).await.unwrap();
+    assert!(matches!(outcome, Outcome::Unknown(_)), "{outcome:?}");
+    assert_eq!(server.arrivals().len(), 1, "the question alone");
+}
+
+/// Where little of an answer is kept, what it says is read all the same.
+#[tokio::test]
+async fn a_problem_is_read_whole_however_little_is_kept() {
+    let settings = || Settings::new(quick()).longest_content(4);
+    let server = Server::playing([Play::Answer(problem(409, "in-flight", "")), replayed()]).await;
+    let client = Client::with(settings(), None).unwrap();
+    let done = done(client.send(server.post().build().unwrap()).await.unwrap());
+    assert!(done.replayed && done.cut, "{done:?}");
+    assert_eq!(done.response.body(), "{\"id");
+    let server = Server::playing([Play::Answer(problem(422, "key-reused", ""))]).await;
+    let outcome = client.send(server.post().build().unwrap()).await.unwrap();
+    assert!(matches!(outcome, Outcome::Refused(_)), "{outcome:?}");
+}
+
+/// What has no key is sent again only if it never left: on connections that are closed and reset under
+/// the requests, none arrives twice.
+#[tokio::test]
+async fn k7_what_has_no_key_arrives_once_at_most_whatever_becomes_of_connections() {
+    let play = |n: u32| match n % 5 {
+        0 => Play::ResetAtOnce,
+        1 => Play::Reset,
+        2 => Play::Cut(String::new()),
+        _ => Play::AnswerAndClose(answer(201, "", "")),
+    };
+    let server = Server::playing((0..2_000).map(play)).await;
+    let client = client(quick());
+    let mut sending = tokio::task::JoinSet::new();
+    for caller in 0..8 {
+        let (client, uri) = (client.clone(), format!("http://{}/payments", server.address));
+        sending.spawn(async move {
+            for nth in 0..50 {
+                let intent = hapax_client::Intent::post(uri.parse().unwrap()).without_key();
+                let intent = intent.body(format!("{caller}-{nth}")).build().unwrap();
+                client.send(intent).await.unwrap();
+            }
+        });
+    }
+    sending.join_all().await;
+    let arrivals = server.arrivals();
+    let mut bodies: Vec<_> = arrivals.iter().map(server::Arrival::body).collect();
+    bodies.sort_unstable();
+    let count = bodies.len();
+    bodies.dedup();
+    assert_eq!(bodies.len(), count, "none twice");
+    assert!(count > 200, "most arrive: {count}");
+}

@@ -30,6 +30,8 @@ pub(crate) enum Play {
     Cut(String),
     /// No answer for so long.
     Hang,
+    /// Answered after so long.
+    Slow(Duration, String),
     /// One byte of an answer now and then.
     Drip(String),
 }
@@ -113,6 +115,13 @@ async fn serve(
             Play::Reset | Play::ResetAtOnce => return reset(stream),
             Play::Cut(bytes) => return stream.write_all(bytes.as_bytes()).await.unwrap(),
             Play::Hang => sleep(Duration::from_secs(600)).await,
+            Play::Slow(after, answer) => {
+                sleep(after).await;
+                // Whoever has gone away gets none.
+                if stream.write_all(answer.as_bytes()).await.is_err() {
+                    return;
+                }
+            }
             Play::Drip(answer) => {
                 for byte in answer.bytes() {
                     // Whoever has gone away gets no more.

@@ -73,6 +73,11 @@ fn the_exit_code_says_what_became_of_it() {
     assert_eq!(unknown.code, Some(5), "{unknown:?}");
     assert!(unknown.stderr.contains(&format!("--key {}", payment.key)), "{unknown:?}");
 
+    // Asked again, what may have been done is not called refused for want of a connection.
+    let again = ["call", "--again", "--key", &payment.key, "-d", "x", "--retry-for", "300ms"];
+    let unknown = hapax(again.iter().chain(&["http://127.0.0.1:1/"]));
+    assert_eq!(unknown.code, Some(5), "{unknown:?}");
+
     let nowhere = hapax(["call", "--retry-for", "300ms", "--silent", "http://127.0.0.1:1/"]);
     assert_eq!(nowhere.code, Some(3), "{nowhere:?}");
     assert!(nowhere.stderr.contains("it was never sent"), "{nowhere:?}");
@@ -84,11 +89,75 @@ fn the_exit_code_says_what_became_of_it() {
         &["call", "-d", "@/no/such/file", "http://127.0.0.1:1/"],
         &["call", "--key", "", "http://127.0.0.1:1/"],
         &["call", "--resume"],
+        &["call", "--again", "-d", "x", "http://127.0.0.1:1/"],
+        &["call", "ftp://127.0.0.1:1/"],
+        &["call", "http://user:s3cret@127.0.0.1:1/"],
+        &["call", "--bare-key", "--key", "a b", "http://127.0.0.1:1/"],
+        &["call", "--output", "/no/such/folder/file", "http://127.0.0.1:1/"],
     ] {
         let ran = hapax(nonsense.iter());
         assert_eq!(ran.code, Some(2), "{nonsense:?}: {ran:?}");
         assert!(!ran.stderr.is_empty(), "{nonsense:?}");
+        assert!(!ran.stderr.contains("s3cret"), "{ran:?}");
     }
+}
+
+/// Standard output is closed, and nobody could read what the service was seen to answer.
+#[test]
+fn that_an_outcome_is_unknown_is_told_whatever_can_be_written() {
+    let scene = Scene::with(UpstreamKind::Plain, "");
+    scene.upstream.script("payments", "status 500");
+    let payment = Payment::new();
+    let (json, url) = (payment.json(), scene.url("/payments"));
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("a full device");
+    let mut command = hapax_command();
+    command.args(["call", "--key", &payment.key, "--retry-for", "2s", "--include"]);
+    command.args(["--json", &json, &url]).stdin(Stdio::null()).stdout(full);
+    let ran = command.output().expect("it runs");
+    assert_eq!(ran.status.code(), Some(5), "{ran:?}");
+    let said = String::from_utf8_lossy(&ran.stderr);
+    assert!(said.contains(&format!("--again --key {}", payment.key)), "{said}");
+}
+
+/// The answer was too long to be kept: it was done, and is not said to be refused.
+#[test]
+fn what_was_done_before_is_not_said_to_have_not_happened() {
+    let scene = Scene::with(UpstreamKind::Plain, "response_cap = \"10B\"");
+    let payment = Payment::new();
+    assert_eq!(call(&scene, &payment, &[]).code, Some(0));
+    let again = call(&scene, &payment, &[]);
+    assert_eq!(again.code, Some(5), "{again:?}");
+    assert!(again.stderr.contains("outcome-not-kept"), "{again:?}");
+    scene.upstream.assert_effects(1);
+}
+
+/// Interrupted, it ends: what is left to be resumed is left.
+#[test]
+fn interrupted_it_resumes_nothing_more() {
+    let scene = Scene::holding();
+    let journal = scene.dir().join("intents.db");
+    let journal = journal.to_str().expect("a path");
+    let url = scene.url("/payments");
+    for nth in 1..=2 {
+        scene.upstream.script("payments", "gate answer");
+        let payment = Payment::new();
+        let json = payment.json();
+        let mut command = hapax_command();
+        command.args(["call", "--journal", journal, "--key", &payment.key, "--json", &json, &url]);
+        let mut caller = Process::spawn("hapax call", command.stdin(Stdio::null()));
+        scene.upstream.arrived(nth);
+        caller.kill();
+    }
+    let mut command = hapax_command();
+    let resume = ["call", "--resume", "--journal", journal, "--retry-for", "50s"];
+    let mut caller = Process::spawn("hapax call", command.args(resume).stdin(Stdio::null()));
+    let begun = || caller.stderr().iter().any(|line| line.contains("with the key"));
+    eventually("it has begun", SOON, begun);
+    caller.signal("INT");
+    assert_eq!(caller.ended(SOON).code(), Some(5));
+    let begun = caller.stderr().iter().filter(|line| line.contains("with the key")).count();
+    assert_eq!(begun, 1, "{:?}", caller.stderr());
+    scene.upstream.open("answer");
 }
 
 /// The caller is killed while its attempt is under way; whoever resumes has the same key.
