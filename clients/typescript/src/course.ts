@@ -39,6 +39,8 @@ export interface RequestFacts {
   readonly safe: boolean;
   /** Whether it may be sent again: it has a key, or is idempotent by itself (section 9.2.2). */
   readonly repeatable: boolean;
+  /** Whether it may be sent again without a key, too (section 9.2.2). */
+  readonly idempotent: boolean;
   /** Whether somebody above already sends again what fails: then this is sent once. */
   readonly retriedAbove: boolean;
   /** Whether an earlier attempt may have taken effect, as after a restart. */
@@ -117,11 +119,15 @@ export class Course {
     random: number,
     budget: (cost: Cost) => boolean,
   ): Next {
-    const wish = this.#takeIn(policy, seen, elapsed);
+    let wish = this.#takeIn(policy, seen, elapsed);
     const last = this.#verdict(seen);
     const { retriedAbove, repeatable } = this.#request;
     if (retriedAbove || wish.kind === 'stop') return last;
-    if (wish.kind === 'wait' && !repeatable) return last;
+    if (wish.kind !== 'resend' && !repeatable) return last;
+    if (wish.kind === 'fetch' && this.#attempts > policy.attempts) {
+      // One fetch is free; where what is there cannot be had, more of them are a load like any.
+      wish = { kind: 'resend', cost: 'transient', counts: false, floor: 0 };
+    }
     const step = this.#step(policy, wish, random);
     if (step === undefined) return this.#orAsk(policy, last, elapsed, random);
     const then = elapsed + step.pause;
@@ -208,7 +214,9 @@ export class Course {
         problem === 'outcome-unknown' ||
         problem === 'upstream-failed' ||
         (problem === 'handler-failed' && said !== 'not-applied');
-      again = mayBeRepeated(problem);
+      // No key protects the former.
+      again =
+        problem === 'upstream-failed' ? this.#request.idempotent : mayBeRepeated(problem);
     }
     this.#inDoubt ||= unknown;
     if (!again) return STOP;
@@ -243,11 +251,13 @@ export class Course {
       case 'outcome-unknown':
         return UNKNOWN;
       // They tell of the operation itself, whatever was in doubt before.
-      case 'key-reused':
       case 'key-expired':
       case 'outcome-not-kept':
-      case 'replay-forbidden':
         return REFUSED;
+      // Another intent has the key. What was sent before this course began may have been that one:
+      // its content or its fields may have been others.
+      case 'key-reused':
+        return this.#request.inDoubt ? refused : REFUSED;
       case undefined:
         break;
       default:
@@ -280,8 +290,10 @@ export class Course {
 
   #keyLives(policy: Policy, at: number): boolean {
     if (this.#keyEnd === undefined) return true;
-    // What lives shorter than the margin may be sent for half of its life.
-    return at + Math.min(policy.lifetimeMargin, this.#keyEnd / 2) < this.#keyEnd;
+    // What lives shorter than the margin may be sent for half of its life, counted from when it was
+    // made: an old key has no shorter margin.
+    const life = this.#request.keyAge + this.#keyEnd;
+    return at + Math.min(policy.lifetimeMargin, life / 2) < this.#keyEnd;
   }
 }
 
@@ -293,7 +305,8 @@ function isUnderWay(policy: Policy, { problem, said, status, kept }: AnswerFacts
     case 'outcome-unknown':
       return status !== 503;
     case undefined:
-      return said === 'unknown' || (!kept && policy.inFlightStatuses.includes(status));
+      if (said !== undefined) return said === 'unknown';
+      return !kept && policy.inFlightStatuses.includes(status);
     default:
       return false;
   }

@@ -93,9 +93,11 @@ export class Intent {
   /** What is known of it before it is sent. */
   requestFacts(of: { retriedAbove: boolean; inDoubt: boolean; now: number }): RequestFacts {
     const safe = SAFE.includes(this.method);
+    const idempotent = IDEMPOTENT.includes(this.method);
     return {
       safe,
-      repeatable: this.key !== undefined || IDEMPOTENT.includes(this.method),
+      repeatable: this.key !== undefined || idempotent,
+      idempotent,
       retriedAbove: of.retriedAbove,
       inDoubt: of.inDoubt && !safe,
       keyAge: Math.max(of.now - this.made, 0),

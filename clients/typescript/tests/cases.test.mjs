@@ -17,7 +17,14 @@ test('k7 every case is decided as in the other languages', async (context) => {
 
 function run(one) {
   const rule = policy(inCamelCase(one.policy ?? {}));
-  const request = { safe: false, repeatable: true, retriedAbove: false, inDoubt: false, keyAge: 0 };
+  const request = {
+    safe: false,
+    repeatable: true,
+    idempotent: false,
+    retriedAbove: false,
+    inDoubt: false,
+    keyAge: 0,
+  };
   const course = new Course(rule, { ...request, ...inCamelCase(one.request ?? {}) });
   one.steps.forEach((step, nth) => {
     const where = `step ${nth + 1}`;

@@ -231,8 +231,10 @@ impl Course {
             Some(ProblemKind::OutcomeUnknown) => answer.status != 503,
             Some(_) => false,
             None => {
+                let says_in_flight = policy.in_flight_statuses.contains(&answer.status);
+                // The service's own word comes before what its statuses usually mean.
                 answer.said == Some(Said::Unknown)
-                    || !answer.kept && policy.in_flight_statuses.contains(&answer.status)
+                    || answer.said.is_none() && !answer.kept && says_in_flight
             }
         };
         if under_way {

@@ -62,6 +62,8 @@ class Request:
     """Whether it has no effect whatever becomes of it (RFC 9110, section 9.2.1)."""
     repeatable: bool = True
     """Whether it may be sent again: it has a key, or is idempotent by itself (section 9.2.2)."""
+    idempotent: bool = False
+    """Whether it may be sent again without a key, too (section 9.2.2)."""
     retried_above: bool = False
     """Whether somebody above already sends again what fails: then this is sent once."""
     in_doubt: bool = False
@@ -101,14 +103,7 @@ _Wish = Union[_Again, _Wait, _Plain]
 _PASSING = frozenset({408, 425, 429, 502, 503, 504})
 
 # They tell of the operation itself, whatever was in doubt before.
-_OF_THE_OPERATION = frozenset(
-    {
-        Problem.KEY_REUSED,
-        Problem.KEY_EXPIRED,
-        Problem.OUTCOME_NOT_KEPT,
-        Problem.REPLAY_FORBIDDEN,
-    }
-)
+_OF_THE_OPERATION = frozenset({Problem.KEY_EXPIRED, Problem.OUTCOME_NOT_KEPT})
 
 
 class Course:
@@ -158,11 +153,14 @@ class Course:
         last = self._verdict(seen)
         if self._request.retried_above:
             return last
-        if isinstance(wish, _Wait) and not self._request.repeatable:
-            return last
         step: Union[Resend, Ask]
         if wish is _Plain.STOP:
             return last
+        if not self._request.repeatable and not isinstance(wish, _Again):
+            return last
+        if wish is _Plain.FETCH and self._attempts > policy.attempts:
+            # One fetch is free; where what is there cannot be had, more of them are a load like any.
+            wish = _Again(Cost.TRANSIENT, counts=False, floor=0.0)
         if isinstance(wish, _Wait):
             pause = self._waiting(policy, wish.floor, random)
             step = Ask(pause) if self._status_known else Resend(pause)
@@ -213,8 +211,11 @@ class Course:
     def _take_in_answer(self, policy: Policy, answer: Answer) -> _Wish:
         floor = _longest(policy, answer.retry_after)
         if answer.problem is None:
+            # The service's own word comes before what its statuses usually mean.
             under_way = answer.said is Said.UNKNOWN or (
-                not answer.kept and answer.status in policy.in_flight_statuses
+                answer.said is None
+                and not answer.kept
+                and answer.status in policy.in_flight_statuses
             )
         else:
             # Where it may be sent again, the status says so to everybody.
@@ -236,6 +237,9 @@ class Course:
                 answer.problem is Problem.HANDLER_FAILED and answer.said is not Said.NOT_APPLIED
             )
             again = answer.problem.may_be_repeated
+            if answer.problem is Problem.UPSTREAM_FAILED:
+                # No key protects it.
+                again = self._request.idempotent
         self._in_doubt |= unknown
         if not again:
             return _Plain.STOP
@@ -263,6 +267,10 @@ class Course:
         if seen.problem in (Problem.IN_FLIGHT, Problem.OUTCOME_UNKNOWN):
             return End.UNKNOWN
         if seen.problem in _OF_THE_OPERATION:
+            return End.REFUSED
+        if seen.problem is Problem.KEY_REUSED and not self._request.in_doubt:
+            # Another intent has the key. What was sent before this course began may have been that
+            # one: its content or its fields may have been others.
             return End.REFUSED
         if seen.problem is not None:
             return refused
@@ -295,8 +303,10 @@ class Course:
     def _key_lives(self, policy: Policy, at: float) -> bool:
         if self._key_end is None:
             return True
-        # What lives shorter than the margin may be sent for half of its life.
-        return at + min(policy.lifetime_margin, self._key_end / 2) < self._key_end
+        # What lives shorter than the margin may be sent for half of its life, counted from when it
+        # was made: an old key has no shorter margin.
+        life = self._request.key_age + self._key_end
+        return at + min(policy.lifetime_margin, life / 2) < self._key_end
 
 
 def _longest(policy: Policy, asked: Optional[float]) -> float:

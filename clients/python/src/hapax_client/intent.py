@@ -115,6 +115,7 @@ class Intent:
         return Request(
             safe=is_safe,
             repeatable=self.key is not None or self.method in _IDEMPOTENT,
+            idempotent=self.method in _IDEMPOTENT,
             retried_above=retried_above,
             in_doubt=in_doubt and not is_safe,
             key_age=max(now - self.made, 0.0),
