@@ -62,6 +62,8 @@ pub struct Course {
     attempts: u32,
     /// Failures without an answer in between, those that never left included.
     failures: u32,
+    /// Whether the service works, or has worked, on what is not counted yet.
+    uncounted: bool,
     /// Times that it waited for an operation that was under way.
     waits: u32,
     last_pause: Duration,
@@ -93,6 +95,7 @@ impl Course {
             request,
             attempts: 0,
             failures: 0,
+            uncounted: false,
             waits: 0,
             last_pause: Duration::ZERO,
             in_doubt: request.in_doubt,
@@ -211,6 +214,9 @@ impl Course {
                     OperationState::Ended => Wish::Fetch,
                     OperationState::NotApplied => {
                         self.in_doubt = false;
+                        if self.uncounted {
+                            self.count();
+                        }
                         Wish::Resend { cost: None, counts: true, floor }
                     }
                     OperationState::GoesOn => Wish::Wait { floor },
@@ -239,6 +245,7 @@ impl Course {
         };
         if under_way {
             self.in_doubt = true;
+            self.uncounted = true;
             return Wish::Wait { floor };
         }
         self.count();
@@ -273,6 +280,7 @@ impl Course {
 
     const fn count(&mut self) {
         self.attempts = self.attempts.saturating_add(1);
+        self.uncounted = false;
         self.waits = 0;
     }
 

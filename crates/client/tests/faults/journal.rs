@@ -93,11 +93,14 @@ async fn a_key_is_for_one_request() {
 async fn a_journal_is_its_owners_alone_and_nothing_else_is_taken_for_one() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("intents.db");
-    drop(SqliteJournal::open(&path).unwrap());
+    let journal = SqliteJournal::open(&path).unwrap();
+    let intent = Intent::post("http://a.example/x".parse().unwrap()).build().unwrap();
+    journal.begin(&intent).unwrap();
     #[cfg(unix)]
-    {
+    for name in ["intents.db", "intents.db-wal", "intents.db-shm"] {
         use std::os::unix::fs::PermissionsExt;
-        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        let mode = std::fs::metadata(folder.path().join(name)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{name}");
     }
     let other = folder.path().join("letter.txt");
     std::fs::write(&other, "Dear reader, this is not a database at all, whatever you think of it.")

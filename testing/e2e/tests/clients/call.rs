@@ -131,6 +131,29 @@ fn what_was_done_before_is_not_said_to_have_not_happened() {
     scene.upstream.assert_effects(1);
 }
 
+/// The service may have forgotten the key, and would take it for a new one.
+#[test]
+fn b6_what_is_too_old_is_not_resumed() {
+    let scene = Scene::holding();
+    let journal = scene.dir().join("intents.db");
+    let journal = journal.to_str().expect("a path");
+    scene.upstream.script("payments", "status 500");
+    let first = call(&scene, &Payment::new(), &["--journal", journal, "--retry-for", "1s"]);
+    assert_eq!(first.code, Some(5), "{first:?}");
+    let decided = || {
+        let metrics = scene.gateway.operator("/metrics").text();
+        let lines = metrics.lines().filter(|line| line.starts_with("hapax_decisions_total{"));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let before = decided();
+    assert!(!before.is_empty(), "the first call is there");
+    let old = ["call", "--resume", "--journal", journal, "--key-lifetime", "1ms"];
+    let resumed = hapax(old);
+    assert_eq!(resumed.code, Some(5), "{resumed:?}");
+    assert!(resumed.stderr.contains("forget"), "{resumed:?}");
+    assert_eq!(decided(), before, "nothing came to the gateway");
+}
+
 /// Interrupted, it ends: what is left to be resumed is left.
 #[test]
 fn interrupted_it_resumes_nothing_more() {
