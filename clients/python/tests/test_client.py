@@ -183,6 +183,13 @@ class Outcomes(unittest.TestCase):
         outcome = Client(Scripted(answer(401))).find_out(Operation.of(intent))
         self.assertIsInstance(outcome, Unknown)
 
+    def test_what_has_no_key_is_not_found_out_about_by_sending_it(self):
+        transport = Scripted(answer(201))
+        intent = Intent.post(URL, without_key=True)
+        outcome = Client(transport).find_out(Operation.of(intent))
+        self.assertIsInstance(outcome, Unknown)
+        self.assertEqual(transport.asked, [])
+
     def test_a_changed_intent_is_refused(self):
         outcome = Client(Scripted(problem(422, "key-reused"))).send(Intent.post(URL))
         self.assertIsInstance(outcome, Refused)

@@ -77,6 +77,8 @@ export class Course {
   #attempts = 0;
   /** Failures without an answer in between, those that never left included. */
   #failures = 0;
+  /** Whether the service works, or has worked, on what is not counted yet. */
+  #uncounted = false;
   /** Times that it waited for an operation that was under way. */
   #waits = 0;
   #lastPause = 0;
@@ -187,6 +189,7 @@ export class Course {
         if (seen.state === 'ended') return { kind: 'fetch' };
         if (seen.state === 'not-applied') {
           this.#inDoubt = false;
+          if (this.#uncounted) this.#count();
           return { kind: 'resend', cost: undefined, counts: true, floor };
         }
         if (seen.state === 'not-told') this.#statusKnown = false;
@@ -200,6 +203,7 @@ export class Course {
     const floor = longest(policy, answer.retryAfter);
     if (isUnderWay(policy, answer)) {
       this.#inDoubt = true;
+      this.#uncounted = true;
       return { kind: 'wait', floor };
     }
     this.#count();
@@ -227,6 +231,7 @@ export class Course {
 
   #count(): void {
     this.#attempts += 1;
+    this.#uncounted = false;
     this.#waits = 0;
   }
 

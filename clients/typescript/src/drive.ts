@@ -36,6 +36,7 @@ export class Drive {
   readonly #began = performance.now();
   /** Whether whoever is below is told that it is sent again from here or above. */
   readonly #tellsBelow: boolean;
+  readonly #repeatable: boolean;
   #status: string | undefined;
   #lastTaken: number | undefined;
   /** The last answer that did not stand. */
@@ -52,12 +53,18 @@ export class Drive {
     const inDoubt = operation !== undefined;
     const request = intent.requestFacts({ retriedAbove, inDoubt, now: Date.now() / 1000 });
     this.#course = new Course(policy, request, this.#status !== undefined);
-    this.#tellsBelow = retriedAbove || policy.attempts > 1;
+    this.#repeatable = request.repeatable;
+    this.#tellsBelow = retriedAbove || (request.repeatable && policy.attempts > 1);
   }
 
   /** Goes on until there is no more to do. */
   async run(): Promise<Outcome> {
     let asks = this.#status !== undefined;
+    if (!asks && !this.#repeatable && this.#course.inDoubt) {
+      // It may have been sent, and no key makes the two one.
+      const why = 'it has no key, so it is not sent again';
+      return { kind: 'unknown', operation: this.#operation(undefined, why) };
+    }
     for (;;) {
       if (!asks && !this.#course.mayBegin(this.#settings.policy, this.#elapsed())) {
         return this.#tooLate();

@@ -189,6 +189,13 @@ test('a refusal after a restart settles nothing', async () => {
   assert.equal(outcome.kind, 'unknown');
 });
 
+test('what has no key is not found out about by sending it', async () => {
+  const { client, asked } = scripted([answer(201)]);
+  const intent = Intent.post(URL_, { withoutKey: true });
+  assert.equal((await client.findOut(operationOf(intent))).kind, 'unknown');
+  assert.deepEqual(asked, []);
+});
+
 test('a changed intent is refused', async () => {
   const outcome = await scripted([problem(422, 'key-reused')]).client.send(Intent.post(URL_));
   assert.deepEqual([outcome.kind, outcome.why], ['refused', 'key-reused']);

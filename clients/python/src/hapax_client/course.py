@@ -117,6 +117,8 @@ class Course:
         self._attempts = 0
         # Failures without an answer in between, those that never left included.
         self._failures = 0
+        # Whether the service works, or has worked, on what is not counted yet.
+        self._uncounted = False
         # Times that it waited for an operation that was under way.
         self._waits = 0
         self._last_pause = 0.0
@@ -203,6 +205,8 @@ class Course:
             return _Plain.FETCH
         if seen.state is OperationState.NOT_APPLIED:
             self._in_doubt = False
+            if self._uncounted:
+                self._count()
             return _Again(cost=None, counts=True, floor=floor)
         if seen.state is OperationState.NOT_TOLD:
             self._status_known = False
@@ -224,6 +228,7 @@ class Course:
             )
         if under_way:
             self._in_doubt = True
+            self._uncounted = True
             return _Wait(floor)
         self._count()
         if answer.said is Said.NOT_APPLIED:
@@ -252,6 +257,7 @@ class Course:
 
     def _count(self) -> None:
         self._attempts += 1
+        self._uncounted = False
         self._waits = 0
 
     def _verdict(self, seen: Observation) -> End:

@@ -67,7 +67,8 @@ class Drive:
         )
         self._course = Course(policy, request, status_known=self._status is not None)
         # Whether whoever is below is told that it is sent again from here or above.
-        self._tells_below = retried_above or policy.attempts > 1
+        self._tells_below = retried_above or (request.repeatable and policy.attempts > 1)
+        self._repeatable = request.repeatable
         self._began = time.monotonic()
         self._last_taken: Optional[int] = None
         # The last answer that did not stand.
@@ -77,6 +78,9 @@ class Drive:
     def run(self) -> Steps:
         """Goes on until there is no more to do."""
         asks = self._status is not None
+        if not asks and not self._repeatable and self._course.in_doubt:
+            # It may have been sent, and no key makes the two one.
+            return self._unknown_for("it has no key, so it is not sent again")
         while True:
             if asks:
                 seen = yield from self._ask()
@@ -182,7 +186,7 @@ class Drive:
         if not self._course.in_doubt:
             why = Refusal.KEY_ENDS
             return Refused(why, self._evidence, why.value, self._sent)
-        why_unknown = "the service is about to forget its key, so it is not sent again"
-        return Unknown(
-            Operation(self._intent, self._status, self._evidence, why_unknown, self._sent)
-        )
+        return self._unknown_for("the service is about to forget its key, so it is not sent again")
+
+    def _unknown_for(self, why: str) -> Unknown:
+        return Unknown(Operation(self._intent, self._status, self._evidence, why, self._sent))

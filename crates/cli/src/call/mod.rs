@@ -85,8 +85,7 @@ Exit codes:
   0  the service answered with a status below 400
   3  refused, or never sent: nothing of it happened here
   4  the service answered with a status of 400 or more
-  5  unknown: it may have taken effect, now or before. Call again with the same --key and --again, or
-     --resume
+  5  unknown: it may have taken effect, now or before. Call again with its --key and --again
   1  something else failed, such as a disk
   2  the command is not understood
 
