@@ -4,7 +4,7 @@
 //! times its load when it can bear it least. A budget lets resends through as long as they are the
 //! exception.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -184,16 +184,16 @@ fn place(slot: u64) -> usize {
 }
 
 /// Budgets by destination: one for each, made when it is first asked for.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Budgets {
     known: Arc<Mutex<HashMap<String, Budget>>>,
-    new: fn() -> Budget,
+    new: Arc<dyn Fn() -> Budget + Send + Sync>,
 }
 
 impl Budgets {
     /// Budgets that are made by `new`.
-    pub fn new(new: fn() -> Budget) -> Self {
-        Self { known: Arc::default(), new }
+    pub fn new(new: impl Fn() -> Budget + Send + Sync + 'static) -> Self {
+        Self { known: Arc::default(), new: Arc::new(new) }
     }
 
     /// The budget of a destination, such as `https://api.example`.
@@ -211,5 +211,106 @@ impl Budgets {
 impl Default for Budgets {
     fn default() -> Self {
         Self::new(Budget::default)
+    }
+}
+
+impl fmt::Debug for Budgets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Budgets").field("known", &self.known).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn resends(budget: &Budget, cost: Cost) -> usize {
+        std::iter::from_fn(|| budget.take(cost)).count()
+    }
+
+    /// As many threads as there may be take and give back: no token is lost, and none is made.
+    #[test]
+    fn p48_a_bucket_is_exact_whoever_takes_from_it_at_once() {
+        for (cost, expected) in [(Cost::Transient, 500 / 14), (Cost::Throttled, 500 / 5)] {
+            let budget = Budget::default();
+            let taken: usize = std::thread::scope(|scope| {
+                let threads: Vec<_> =
+                    (0..8).map(|_| scope.spawn(|| resends(&budget, cost))).collect();
+                threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+            });
+            assert_eq!(taken, expected, "{cost:?}");
+        }
+        let budget = Budget::default();
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for _ in 0..1_000 {
+                        if let Some(taken) = budget.take(Cost::Transient) {
+                            budget.succeed(Some(taken));
+                        }
+                    }
+                });
+            }
+        });
+        assert_eq!(resends(&budget, Cost::Transient), 500 / 14, "as full as it was");
+    }
+
+    #[test]
+    fn an_empty_bucket_is_filled_by_what_succeeds_and_never_over() {
+        let budget = Budget::default();
+        resends(&budget, Cost::Transient);
+        assert!(budget.take(Cost::Transient).is_none());
+        // 500 less 35 times 14 leave 10; four more are a resend.
+        (0..3).for_each(|_| budget.succeed(None));
+        assert!(budget.take(Cost::Transient).is_none());
+        budget.succeed(None);
+        assert_eq!(budget.take(Cost::Transient), Some(Taken(14)));
+        (0..10_000).for_each(|_| budget.succeed(None));
+        assert_eq!(resends(&budget, Cost::Transient), 35);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn p48_a_share_is_not_rounded_away() {
+        let none = ShareOfLoad { least_per_second: 0, ..ShareOfLoad::default() };
+        for (percent, intents, expected) in [
+            (20, 4, 0),
+            (20, 5, 1),
+            (20, 100, 20),
+            (1, 99, 0),
+            (1, 100, 1),
+            (33, 10, 3),
+            (0, 1_000, 0),
+        ] {
+            let budget = Budget::share(ShareOfLoad { percent, ..none });
+            (0..intents).for_each(|_| budget.begin());
+            assert_eq!(resends(&budget, Cost::Transient), expected, "{percent} % of {intents}");
+        }
+        assert_eq!(resends(&Budget::share(ShareOfLoad::default()), Cost::Transient), 100);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_share_is_of_the_window_alone() {
+        let rule = ShareOfLoad { least_per_second: 0, ..ShareOfLoad::default() };
+        let budget = Budget::share(rule);
+        (0..50).for_each(|_| budget.begin());
+        tokio::time::advance(5 * SECOND).await;
+        (0..50).for_each(|_| budget.begin());
+        tokio::time::advance(SECOND * 11 / 2).await;
+        assert_eq!(resends(&budget, Cost::Transient), 10, "the first ones are over");
+        tokio::time::advance(100 * SECOND).await;
+        assert_eq!(resends(&budget, Cost::Transient), 0);
+        (0..5).for_each(|_| budget.begin());
+        assert_eq!(resends(&budget, Cost::Transient), 1);
+    }
+
+    #[test]
+    fn a_destination_has_one_budget() {
+        let budgets =
+            Budgets::new(|| Budget::tokens(TokenBucket { tokens: 14, ..TokenBucket::default() }));
+        assert!(budgets.of("https://a.example").take(Cost::Transient).is_some());
+        assert!(budgets.of("https://a.example").take(Cost::Transient).is_none());
+        assert!(budgets.clone().of("https://b.example").take(Cost::Transient).is_some());
     }
 }
