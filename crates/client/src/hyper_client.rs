@@ -126,11 +126,12 @@ fn reached(error: &(dyn Error + 'static)) -> Observation {
 }
 
 /// Whether TLS cannot be agreed on, as with a certificate that is not trusted: that does not pass.
+/// Connectors wrap its errors in those of I/O, of which each hides the next.
 fn is_without_tls(error: &(dyn Error + 'static)) -> bool {
-    causes(error).any(|cause| {
-        let inner = cause.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
-        cause.is::<rustls::Error>() || inner.is_some_and(|inner| inner.is::<rustls::Error>())
-    })
+    let hidden = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+    error.is::<rustls::Error>()
+        || hidden.is_some_and(|hidden| is_without_tls(hidden))
+        || error.source().is_some_and(is_without_tls)
 }
 
 fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {

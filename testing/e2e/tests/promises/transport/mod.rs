@@ -42,7 +42,7 @@ impl Secure {
         let dir = tempfile::tempdir().expect("a directory");
         let authority = Authority::new();
         authority.write(&dir.path().join("ca.pem"));
-        let pair = authority.issue(dir.path(), "gateway", &["gateway.test"]);
+        let pair = authority.issue(dir.path(), "gateway", &["gateway.test", "127.0.0.1"]);
         let upstream = upstream(dir.path(), &authority);
         let gateway = Serve::configured(dir.path(), &upstream, text).start();
         Self { gateway, upstream, authority, pair, dir }

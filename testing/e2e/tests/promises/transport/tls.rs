@@ -2,7 +2,7 @@
 
 use std::{fs, time::Duration};
 
-use hapax_testkit::{Authority, Request, Serve, TlsClient, eventually, fresh_key, until};
+use hapax_testkit::{Authority, Request, Serve, TlsClient, eventually, fresh_key, hapax, until};
 
 use super::{Secure, TLS};
 use crate::SOON;
@@ -20,6 +20,24 @@ fn callers_speak_tls_in_the_version_that_they_prefer() {
     }
     secure.upstream.assert_arrivals(1);
     assert!(secure.gateway.stdout().iter().any(|line| line.starts_with("listening on https://")));
+}
+
+#[test]
+fn hapax_call_speaks_tls_and_gives_up_at_once_where_it_trusts_nobody() {
+    let secure = Secure::with("");
+    let url = format!("https://{}/payments", secure.gateway.address());
+    let authority = secure.dir.path().join("ca.pem");
+    let authority = authority.to_str().expect("a path");
+    let payment = ["call", "--json", "{\"amount\":1200}", &url];
+    let trusted = hapax(payment.iter().chain(&["--include", "--cacert", authority]));
+    assert_eq!(trusted.code, Some(0), "{trusted:?}");
+    assert!(trusted.stdout.starts_with("HTTP/2.0 201 Created"), "{trusted:?}");
+    // The system's authorities do not know the gateway, and will not in a minute.
+    let untrusted = hapax(payment);
+    assert_eq!(untrusted.code, Some(3), "{untrusted:?}");
+    assert!(untrusted.stderr.contains("invalid peer certificate"), "{untrusted:?}");
+    assert!(!untrusted.stderr.contains("again in"), "it does not try again: {untrusted:?}");
+    secure.upstream.assert_arrivals(1);
 }
 
 #[test]
