@@ -192,7 +192,11 @@ export class Course {
           if (this.#uncounted) this.#count();
           return { kind: 'resend', cost: undefined, counts: true, floor };
         }
-        if (seen.state === 'not-told') this.#statusKnown = false;
+        if (seen.state === 'not-told') {
+          this.#statusKnown = false;
+          // What is under way is asked for with its key; here the service may have to work.
+          if (!this.#uncounted) return { kind: 'resend', cost: 'transient', counts: true, floor };
+        }
         return { kind: 'wait', floor };
       }
     }

@@ -41,9 +41,12 @@ pub async fn when<F: Future>(retried: bool, work: F) -> F::Output {
     if retried { retrying(work).await } else { work.await }
 }
 
-/// Whether a field's value says that somebody above retries.
-pub const fn says(value: &[u8]) -> bool {
-    value.trim_ascii().eq_ignore_ascii_case(ABOVE.as_bytes())
+/// Whether the lines of the field say that somebody above retries: one line, with the one word.
+pub fn says<'a>(lines: impl IntoIterator<Item = &'a [u8]>) -> bool {
+    let mut lines = lines.into_iter();
+    let said =
+        lines.next().is_some_and(|line| line.trim_ascii().eq_ignore_ascii_case(ABOVE.as_bytes()));
+    said && lines.next().is_none()
 }
 
 #[cfg(test)]
@@ -67,14 +70,16 @@ mod tests {
 
     #[test]
     fn one_word_says_it() {
-        for (value, said) in [
-            ("above", true),
-            (" Above ", true),
-            ("below", false),
-            ("", false),
-            ("above, above", false),
+        for (lines, said) in [
+            (&["above"][..], true),
+            (&[" Above "], true),
+            (&["below"], false),
+            (&[""], false),
+            (&["above, above"], false),
+            (&["above", "above"], false),
+            (&[], false),
         ] {
-            assert_eq!(says(value.as_bytes()), said, "{value:?}");
+            assert_eq!(says(lines.iter().map(|line| line.as_bytes())), said, "{lines:?}");
         }
     }
 }

@@ -169,19 +169,19 @@ impl Attempt<'_> {
 }
 
 fn tell(span: &Span, seen: &Seen) {
-    match (&seen.response, seen.observation) {
-        (Some(response), _) => {
-            let status = response.status();
-            span.record("http.response.status_code", status.as_u16());
-            if status.is_client_error() || status.is_server_error() {
-                span.record("error.type", status.as_str());
-            }
-        }
-        (None, Observation::NeverSent { .. }) => drop(span.record("error.type", "never_sent")),
-        (None, _) if seen.timing == Timing::TimedOut => {
-            span.record("error.type", "timeout");
-        }
-        (None, _) => drop(span.record("error.type", "lost")),
+    let Some(response) = &seen.response else {
+        let kind = match (seen.observation, seen.timing) {
+            (Observation::NeverSent { .. }, _) => "never_sent",
+            (_, Timing::TimedOut) => "timeout",
+            _ => "lost",
+        };
+        span.record("error.type", kind);
+        return;
+    };
+    let status = response.status();
+    span.record("http.response.status_code", status.as_u16());
+    if status.is_client_error() || status.is_server_error() {
+        span.record("error.type", status.as_str());
     }
 }
 

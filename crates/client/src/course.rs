@@ -88,8 +88,9 @@ enum Wish {
 }
 
 impl Course {
-    /// A course before its first attempt.
-    pub fn new(policy: &Policy, request: Request) -> Self {
+    /// A course before its first attempt. `status_known` is whether the status of the operation can be
+    /// asked for already.
+    pub fn new(policy: &Policy, request: Request, status_known: bool) -> Self {
         let key_end = policy.key_lifetime.map(|life| life.saturating_sub(request.key_age));
         Self {
             request,
@@ -100,28 +101,13 @@ impl Course {
             last_pause: Duration::ZERO,
             in_doubt: request.in_doubt,
             key_end,
-            status_known: false,
+            status_known,
         }
-    }
-
-    /// The course of an intent whose outcome is not known. `status_known` is whether its status can be
-    /// asked for.
-    #[must_use]
-    pub const fn in_doubt_before(mut self, status_known: bool) -> Self {
-        self.in_doubt = !self.request.safe;
-        self.request.in_doubt = self.in_doubt;
-        self.status_known = status_known;
-        self
     }
 
     /// Whether the key may be sent now, `elapsed` since the beginning, or ends too soon.
     pub fn may_begin(&self, policy: &Policy, elapsed: Duration) -> bool {
         self.key_lives(policy, elapsed)
-    }
-
-    /// How often the service may have worked on it.
-    pub const fn attempts(&self) -> u32 {
-        self.attempts
     }
 
     /// Whether something may have taken effect that no answer has told of.
@@ -222,7 +208,13 @@ impl Course {
                     OperationState::GoesOn => Wish::Wait { floor },
                     OperationState::NotTold => {
                         self.status_known = false;
-                        Wish::Wait { floor }
+                        // What is under way is asked for with its key; else the service may have to work.
+                        match self.uncounted {
+                            true => Wish::Wait { floor },
+                            false => {
+                                Wish::Resend { cost: Some(Cost::Transient), counts: true, floor }
+                            }
+                        }
                     }
                 }
             }
@@ -256,7 +248,7 @@ impl Course {
             Some(ProblemKind::OutcomeUnknown | ProblemKind::UpstreamFailed) => true,
             Some(ProblemKind::HandlerFailed) => answer.said != Some(Said::NotApplied),
             Some(_) => false,
-            None => self.leaves_doubt(answer),
+            None => !answer.kept && matches!(facts(answer, true), Classified::Uncertain { .. }),
         };
         let again = match answer.problem {
             Some(kind) => match kind.retry() {
@@ -282,11 +274,6 @@ impl Course {
         self.attempts = self.attempts.saturating_add(1);
         self.uncounted = false;
         self.waits = 0;
-    }
-
-    /// Whether an answer leaves it open if its own attempt took effect.
-    fn leaves_doubt(&self, answer: &Answer) -> bool {
-        !answer.kept && matches!(facts(answer, true), Classified::Uncertain { .. })
     }
 
     /// What it comes to when nothing more is done.

@@ -54,12 +54,13 @@ where
     B: Body,
     B::Error: Into<BoxError>,
 {
-    /// An intent before its first attempt, or after a restart.
-    pub(crate) fn new(client: &'a Client<S>, intent: Intent) -> Self {
+    /// An intent, whose status can be asked for there.
+    pub(crate) fn new(client: &'a Client<S>, intent: Intent, status: Option<Uri>) -> Self {
         let settings = &*client.settings;
         let retried_above = hapax_above::retries();
         let destination = intent.destination();
-        let course = Course::new(&settings.policy, intent.request_facts(retried_above));
+        let request = intent.request_facts(retried_above);
+        let course = Course::new(&settings.policy, request, status.is_some());
         Self {
             service: &client.service,
             settings,
@@ -67,22 +68,13 @@ where
             budget: settings.budgets.of(&destination),
             latency: settings.latency(intent.method(), &destination),
             began: Instant::now(),
-            tells_below: retried_above
-                || intent.is_repeatable() && settings.policy.attempts.get() > 1,
+            tells_below: retried_above || request.repeatable && settings.policy.attempts.get() > 1,
             intent,
-            status: None,
+            status,
             last_taken: None,
             evidence: None,
             sent: 0,
         }
-    }
-
-    /// An intent whose outcome was not known.
-    pub(crate) fn again(client: &'a Client<S>, intent: Intent, status: Option<Uri>) -> Self {
-        let mut drive = Self::new(client, intent);
-        drive.course = drive.course.in_doubt_before(status.is_some());
-        drive.status = status;
-        drive
     }
 
     /// Goes on until there is no more to do.
@@ -90,7 +82,9 @@ where
         let mut step = match (&self.status, self.course.in_doubt()) {
             (Some(_), _) => Step::Ask,
             // It may have been sent, and no key makes the two one.
-            (None, true) if !self.intent.is_repeatable() => return self.without_key(),
+            (None, true) if !self.intent.is_repeatable() => {
+                return self.unknown_for("it has no key, so it is not sent again");
+            }
             (None, _) => Step::Send,
         };
         self.budget.begin();
@@ -219,32 +213,23 @@ where
         Outcome::Refused(Refused { why, response: seen.response, sent: self.sent })
     }
 
-    fn unknown(self, seen: Seen) -> Outcome {
-        let evidence = seen.response.or(self.evidence);
-        Outcome::Unknown(Operation {
-            intent: self.intent,
-            status: self.status,
-            evidence,
-            why: seen.why,
-            sent: self.sent,
-        })
+    fn unknown(mut self, seen: Seen) -> Outcome {
+        self.evidence = seen.response.or(self.evidence);
+        self.unknown_for(seen.why)
     }
 
-    /// It may have been sent, and cannot be sent again.
-    fn without_key(self) -> Outcome {
-        let why = "it has no key, so it is not sent again".to_owned();
-        let Self { intent, status, evidence, sent, .. } = self;
+    fn unknown_for(self, why: impl Into<String>) -> Outcome {
+        let (why, Self { intent, status, evidence, sent, .. }) = (why.into(), self);
         Outcome::Unknown(Operation { intent, status, evidence, why, sent })
     }
 
     /// The key is about to end, and is not sent any more.
     fn too_late(self) -> Outcome {
-        let (sent, evidence) = (self.sent, self.evidence);
-        if !self.course.in_doubt() {
-            return Outcome::Refused(Refused { why: Refusal::KeyEnds, response: evidence, sent });
+        if self.course.in_doubt() {
+            return self
+                .unknown_for("the service is about to forget its key, so it is not sent again");
         }
-        let why = "the service is about to forget its key, so it is not sent again".to_owned();
-        let (intent, status) = (self.intent, self.status);
-        Outcome::Unknown(Operation { intent, status, evidence, why, sent })
+        let (response, sent) = (self.evidence, self.sent);
+        Outcome::Refused(Refused { why: Refusal::KeyEnds, response, sent })
     }
 }

@@ -6,7 +6,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use http::Request;
+use http::{HeaderValue, Request};
 use tower_layer::Layer;
 use tower_service::Service;
 
@@ -41,9 +41,8 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let mut lines = request.headers().get_all(hapax_above::FIELD).into_iter();
-        let said = lines.next().is_some_and(|value| hapax_above::says(value.as_bytes()));
-        let retried = said && lines.next().is_none();
+        let lines = request.headers().get_all(hapax_above::FIELD);
+        let retried = hapax_above::says(lines.iter().map(HeaderValue::as_bytes));
         Box::pin(hapax_above::when(retried, self.0.call(request)))
     }
 }

@@ -23,15 +23,8 @@ pub(crate) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempote
 /// Fields that the client sets.
 const OURS: [HeaderName; 4] = [CONTENT_LENGTH, TRANSFER_ENCODING, CONNECTION, IDEMPOTENCY_KEY];
 
-/// Fields that nobody changes once there is an intent.
-const FROZEN: [HeaderName; 6] = [
-    CONTENT_TYPE,
-    CONTENT_ENCODING,
-    CONTENT_LENGTH,
-    TRANSFER_ENCODING,
-    CONNECTION,
-    IDEMPOTENCY_KEY,
-];
+/// Fields that say how the content is to be read.
+const OF_THE_CONTENT: [HeaderName; 2] = [CONTENT_TYPE, CONTENT_ENCODING];
 
 /// One intent: a request with its key, made before the first attempt and the same in each.
 ///
@@ -39,6 +32,7 @@ const FROZEN: [HeaderName; 6] = [
 #[derive(Clone)]
 pub struct Intent(Arc<Frozen>);
 
+#[derive(Clone)]
 struct Frozen {
     method: Method,
     uri: Uri,
@@ -193,25 +187,24 @@ impl Intent {
 
     /// The same intent, which may have been sent since it was `made`.
     pub(crate) fn sent_before(&self, made: SystemTime) -> Self {
-        let Frozen { method, uri, headers, body, key, .. } = &*self.0;
-        let (method, uri, headers) = (method.clone(), uri.clone(), headers.clone());
-        Self::resumed(method, uri, headers, body.clone(), key.clone(), made.min(self.0.made))
+        let mut frozen = (*self.0).clone();
+        (frozen.resumed, frozen.made) = (true, made.min(frozen.made));
+        Self(Arc::new(frozen))
     }
 
     /// With fields that are not kept, such as `Authorization`, in the place of older ones. The key and
     /// what describes the content are a part of the intent, and stay.
     #[must_use]
     pub fn with_credentials(&self, credentials: &HeaderMap) -> Self {
-        let Frozen { method, uri, body, key, made, resumed, .. } = &*self.0;
-        let mut headers = self.0.headers.clone();
-        for name in credentials.keys().filter(|name| !FROZEN.contains(name)) {
-            headers.remove(name);
+        let mut frozen = (*self.0).clone();
+        let stays = |name: &HeaderName| OURS.contains(name) || OF_THE_CONTENT.contains(name);
+        for name in credentials.keys().filter(|name| !stays(name)) {
+            frozen.headers.remove(name);
             for value in credentials.get_all(name) {
-                headers.append(name.clone(), value.clone());
+                frozen.headers.append(name.clone(), value.clone());
             }
         }
-        let (method, uri, body, key) = (method.clone(), uri.clone(), body.clone(), key.clone());
-        Self(Arc::new(Frozen { method, uri, headers, body, key, made: *made, resumed: *resumed }))
+        Self(Arc::new(frozen))
     }
 
     /// What is known of it before it is sent.

@@ -92,9 +92,4 @@ impl JournalError {
         self.source = Some(source.into());
         self
     }
-
-    /// The runtime is being shut down.
-    pub(crate) fn stopped() -> Self {
-        Self::new("the program is being stopped")
-    }
 }

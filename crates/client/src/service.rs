@@ -11,11 +11,12 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{Method, Request, Response};
+use http::{Method, Request, Response, Uri};
 use http_body::Body;
 use http_body_util::Full;
 use parking_lot::Mutex;
 use thiserror::Error;
+use tokio::{task::spawn_blocking, time::timeout};
 use tower_layer::Layer;
 use tower_service::Service;
 
@@ -211,7 +212,7 @@ where
     /// # Errors
     /// [`SendError`]: nothing was sent.
     pub async fn send(&self, intent: Intent) -> Result<Outcome, SendError> {
-        self.kept(intent, |intent| Drive::new(self, intent)).await
+        self.kept(intent, None).await
     }
 
     /// Finds out what became of an operation: asks for its status where that is known, and sends its
@@ -221,42 +222,47 @@ where
     /// [`SendError`]: nothing was sent.
     pub async fn find_out(&self, operation: Operation) -> Result<Outcome, SendError> {
         let Operation { intent, status, .. } = operation;
-        self.kept(intent, |intent| Drive::again(self, intent, status)).await
+        self.kept(intent.sent_before(intent.made()), status).await
     }
 
     /// Writes an intent down before it is sent, and its outcome after it. Without a key there is
     /// nothing to resume.
-    async fn kept<'a>(
-        &'a self,
-        intent: Intent,
-        drive: impl FnOnce(Intent) -> Drive<'a, S>,
-    ) -> Result<Outcome, SendError> {
+    async fn kept(&self, intent: Intent, status: Option<Uri>) -> Result<Outcome, SendError> {
         let journal = self.settings.journal.as_ref().zip(intent.key().cloned());
-        let Some((journal, key)) = journal else { return Ok(drive(intent).run().await) };
+        let Some((journal, key)) = journal else {
+            return Ok(Drive::new(self, intent, status).run().await);
+        };
         let (to, written) = (Arc::clone(journal), intent.clone());
-        let intent = match blocking(move || to.begin(&written)).await? {
+        let intent = match self.bounded(move || to.begin(&written)).await? {
             Begun::New => intent,
             Begun::Again { made } => intent.sent_before(made),
         };
-        let outcome = drive(intent).run().await;
-        let (to, ended) = (Arc::clone(journal), Ended::of(&outcome));
+        let outcome = Drive::new(self, intent, status).run().await;
         // An outcome that cannot be written down is an outcome all the same: the intent is resumed once
         // too often then, which is harmless.
-        if let Some(ended) = ended
-            && let Err(error) = blocking(move || to.end(&key, ended)).await
+        let to = Arc::clone(journal);
+        if let Some(ended) = Ended::of(&outcome)
+            && let Err(error) = self.bounded(move || to.end(&key, ended)).await
         {
             tracing::warn!(%error, "the outcome of an intent cannot be written to the journal");
         }
         Ok(outcome)
     }
-}
 
-/// Writes to a disk where waiting for it stops nobody.
-async fn blocking<T: Send + 'static>(
-    write: impl FnOnce() -> Result<T, JournalError> + Send + 'static,
-) -> Result<T, JournalError> {
-    let written = tokio::task::spawn_blocking(write).await;
-    written.unwrap_or_else(|_| Err(JournalError::stopped()))
+    /// Writes to a disk where waiting for it stops nobody, and for no longer than everything may take.
+    async fn bounded<T: Send + 'static>(
+        &self,
+        write: impl FnOnce() -> Result<T, JournalError> + Send + 'static,
+    ) -> Result<T, JournalError> {
+        let bound = self.settings.policy.deadline;
+        match timeout(bound, spawn_blocking(write)).await {
+            Ok(Ok(written)) => written,
+            Ok(Err(_)) => Err(JournalError::new("the program is being stopped")),
+            Err(_) => Err(JournalError::new(format!(
+                "its disk does not answer within {bound:?}; what it writes after all is resumed later"
+            ))),
+        }
+    }
 }
 
 impl<S, B> Service<Intent> for Client<S>

@@ -82,7 +82,7 @@ fn run(case: &Case, wall: SystemTime) {
     let Facts { safe, repeatable, idempotent, retried_above, in_doubt, key_age } = case.request;
     let key_age = Duration::from_secs_f64(key_age);
     let request = Request { safe, repeatable, idempotent, retried_above, in_doubt, key_age };
-    let mut course = Course::new(&case.policy, request);
+    let mut course = Course::new(&case.policy, request, false);
     for (nth, step) in case.steps.iter().enumerate() {
         let context = format!("{}, step {}", case.name, nth + 1);
         let seen = seen(&case.policy, &step.seen, wall);

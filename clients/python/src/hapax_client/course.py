@@ -210,6 +210,9 @@ class Course:
             return _Again(cost=None, counts=True, floor=floor)
         if seen.state is OperationState.NOT_TOLD:
             self._status_known = False
+            if not self._uncounted:
+                # What is under way is asked for with its key; here the service may have to work.
+                return _Again(Cost.TRANSIENT, counts=True, floor=floor)
         return _Wait(floor)
 
     def _take_in_answer(self, policy: Policy, answer: Answer) -> _Wish:

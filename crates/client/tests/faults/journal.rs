@@ -29,6 +29,33 @@ impl Journal for Full {
     }
 }
 
+/// A disk that hangs, until its end is let go.
+struct Hanging(std::sync::Mutex<std::sync::mpsc::Receiver<()>>);
+
+impl Journal for Hanging {
+    fn begin(&self, _: &Intent) -> Result<Begun, JournalError> {
+        let _ = self.0.lock().unwrap().recv();
+        Ok(Begun::New)
+    }
+
+    fn end(&self, _: &Key, _: Ended) -> Result<(), JournalError> {
+        panic!("nothing began");
+    }
+}
+
+#[tokio::test]
+async fn a_disk_that_hangs_holds_nobody_longer_than_everything_may_take() {
+    let server = Server::playing([created()]).await;
+    let (let_go, held) = std::sync::mpsc::channel();
+    let journal: Arc<dyn Journal> = Arc::new(Hanging(std::sync::Mutex::new(held)));
+    let policy = Policy { deadline: Duration::from_millis(100), ..quick() };
+    let client = Client::with(Settings::new(policy).journal(journal), None).unwrap();
+    let error = client.send(server.post().build().unwrap()).await.unwrap_err();
+    assert!(matches!(error, SendError::Journal(_)));
+    assert!(server.arrivals().is_empty());
+    drop(let_go);
+}
+
 #[tokio::test]
 async fn what_cannot_be_written_down_is_not_sent() {
     let server = Server::playing([created()]).await;

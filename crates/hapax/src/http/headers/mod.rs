@@ -48,7 +48,7 @@ pub const HOP_BY_HOP: [HeaderName; 6] = [
 /// Whether the sender of a request says that it sends it again when it fails, so that nobody below
 /// has to ([`hapax_above`]).
 pub fn is_retried(headers: &HeaderMap) -> bool {
-    only(headers, &HAPAX_RETRIES).is_some_and(|value| hapax_above::says(value.as_bytes()))
+    hapax_above::says(headers.get_all(HAPAX_RETRIES).iter().map(HeaderValue::as_bytes))
 }
 
 /// Removes every field that only we may set from a client's request, also where a `_` stands for a
