@@ -11,7 +11,7 @@ use std::{
 use clap::Args;
 use hapax::{BackgroundOptions, Hapax, Options};
 use hapax_gateway::{
-    Gateway, Operator,
+    Gateway, Operator, Workers,
     config::{Config, Environment, Flags, Service, StoreLocation},
     metric_definitions::RELOADS,
     server::{ServerLimits, serve_tls},
@@ -62,6 +62,9 @@ pub(crate) struct Serve {
     /// Only one instance runs: accept SQLite under an orchestrator.
     #[arg(long, help_heading = "Where records live")]
     single_instance: bool,
+    /// How many threads serve connections [default: one fewer than there are processors, at least 1].
+    #[arg(long, value_name = "N", help_heading = "What is served")]
+    workers: Option<usize>,
     /// How long an execution is presumed alive without a renewal [default: 30s].
     #[arg(long, value_name = "DURATION", help_heading = DEFAULT_OPERATION)]
     lease: Option<String>,
@@ -113,6 +116,7 @@ impl Serve {
             single_tenant: self.single_tenant,
             scope_header: self.scope_header,
             single_instance: self.single_instance,
+            workers: self.workers,
             lease: self.lease,
             retain: self.retain,
             on_unknown: self.on_unknown,
@@ -150,6 +154,9 @@ pub(crate) async fn run(args: Serve) -> Result<ExitCode, Failure> {
         drain: config.limits.drain.saturating_add(ANSWERING),
         ..ServerLimits::default()
     };
+    let workers = Workers::start(config.workers);
+    let workers = workers
+        .map_err(|error| Failure::start(format!("no threads to serve connections: {error}")))?;
     let (announce, drain) = (config.limits.announce, config.limits.drain);
     let sweep_rows = config.sweep;
     let banner = banner(&config, &database);
@@ -168,6 +175,7 @@ pub(crate) async fn run(args: Serve) -> Result<ExitCode, Failure> {
     let operating = tokio::spawn(serve_tls(
         operator_listener,
         operator_tls,
+        Workers::here(),
         move |request| {
             let answer = answering.answer(&request);
             async move { answer }
@@ -183,6 +191,7 @@ pub(crate) async fn run(args: Serve) -> Result<ExitCode, Failure> {
     let serving = tokio::spawn(serve_tls(
         listener,
         tls,
+        workers,
         move |request| {
             let gateway = answering.clone();
             async move { gateway.answer(request).await }

@@ -38,6 +38,7 @@ mod unprotected;
 mod unsuited;
 pub mod upstream;
 mod well_known;
+mod workers;
 
 pub use answer_body::AnswerBody;
 pub use gateway::{Gateway, ReloadError};
@@ -45,3 +46,4 @@ pub use operator::Operator;
 pub use outage::OutageError;
 pub use probe::AuthorizationError;
 pub use shared::GatewayError;
+pub use workers::Workers;

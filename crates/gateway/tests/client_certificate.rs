@@ -10,6 +10,7 @@ use std::{fs, path::Path, sync::Arc};
 
 use bytes::Bytes;
 use hapax_gateway::{
+    Workers,
     server::{Inbound, ServerLimits, serve_tls},
     tls::{AlternativeName, ClientCertificate, Clients, PemSource, ServerTls, ServerTlsConfig},
 };
@@ -91,7 +92,14 @@ async fn a_verified_certificate_is_with_every_request_of_its_connection() {
         Response::new(Full::new(Bytes::from(text)))
     };
     let limits = ServerLimits::default();
-    tokio::spawn(serve_tls(listener, Some(tls), service, limits, CancellationToken::new()));
+    tokio::spawn(serve_tls(
+        listener,
+        Some(tls),
+        Workers::here(),
+        service,
+        limits,
+        CancellationToken::new(),
+    ));
 
     for (shows, expected) in
         [(Some(known), format!("O=Acme,CN=billing {uri}")), (None, "nobody".into())]

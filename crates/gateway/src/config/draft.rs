@@ -36,6 +36,7 @@ pub(super) struct Draft {
     pub(super) policy_document: Option<bool>,
     /// `Some(None)` switches it off.
     pub(super) request_id: Option<Option<HeaderName>>,
+    pub(super) workers: Option<usize>,
     pub(super) group_commit: Option<usize>,
     pub(super) sweep: Option<usize>,
 }

@@ -1,7 +1,7 @@
 //! The configuration file, table by table.
 
 use super::{
-    Report, StoreLocation, address, cors,
+    MOST_WORKERS, Report, StoreLocation, address, cors,
     draft::Draft,
     forwarding, header, limits, operation, problems, scope,
     section::{Section, Source, Value},
@@ -68,6 +68,9 @@ fn read_root(mut root: Section<'_>) -> Draft {
     }
     if let Some(single) = root.take("single_instance") {
         draft.single_instance = single.boolean().is_some_and(|single| single.value);
+    }
+    if let Some(workers) = root.take("workers") {
+        draft.workers = workers.whole_number(1, MOST_WORKERS, "2").map(|at| at.value);
     }
     if let Some(group_commit) = root.take("group_commit") {
         draft.group_commit = group_commit.whole_number(1, 4096, "128").map(|at| at.value);

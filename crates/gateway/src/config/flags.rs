@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use hapax_core::{Key, Mode, OperationName, OperationPolicy};
 
 use super::{
-    At, Fault, Place, Report, RoutePattern, ScopeSource, StoreLocation, address,
+    At, Fault, MOST_WORKERS, Place, Report, RoutePattern, ScopeSource, StoreLocation, address,
     draft::{Draft, OperationDraft, ServiceDraft},
     duration, header, in_range, words,
 };
@@ -34,6 +34,9 @@ pub struct Flags {
     pub scope_header: Option<String>,
     /// `--single-instance`: SQLite is accepted under an orchestrator.
     pub single_instance: bool,
+    /// `--workers`: how many threads serve connections. Default: one fewer than there are processors,
+    /// at least 1.
+    pub workers: Option<usize>,
     /// `--lease`: how long an execution is presumed alive. Default: 30 s.
     pub lease: Option<String>,
     /// `--retain`: how long an outcome is replayed. Default: 24 h.
@@ -63,6 +66,10 @@ impl Flags {
             draft.store = report.keep(Place::Flag("--store"), StoreLocation::parse(store));
         }
         draft.single_instance |= self.single_instance;
+        if let Some(workers) = self.workers {
+            let workers = in_range(workers, 1, MOST_WORKERS, "2");
+            draft.workers = report.keep(Place::Flag("--workers"), workers).map(|at| at.value);
+        }
         if let Some(scope) = self.scope(report) {
             draft.scope = Some(scope);
         }

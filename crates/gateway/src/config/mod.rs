@@ -6,7 +6,7 @@
 //! draft, the flags go before it (`flags`), the parts are held against each other (`build`,
 //! `check`), and routes are sorted to services (`service`, `routes`).
 
-use std::{collections::BTreeMap, fs, net::SocketAddr, path::Path, sync::Arc};
+use std::{collections::BTreeMap, fs, net::SocketAddr, num::NonZeroUsize, path::Path, sync::Arc};
 
 use hapax_core::OperationPolicy;
 use http::{HeaderName, Method};
@@ -92,6 +92,8 @@ pub struct Config {
     pub policy_document: bool,
     /// The field in which requests carry an id that is logged. Default: `x-request-id`.
     pub request_id: Option<HeaderName>,
+    /// How many threads serve connections. Default: [`Workers::usual`](crate::Workers::usual).
+    pub workers: NonZeroUsize,
     /// How many writes share a commit at most. Default: 128.
     pub group_commit: usize,
     /// How many rows one step of the sweeper takes on. Default: 500.
@@ -189,6 +191,7 @@ impl Config {
             ("operator.tls", self.operator_tls != other.operator_tls),
             ("store", self.store != other.store),
             ("effect_secret", self.effect_secret != other.effect_secret),
+            ("workers", self.workers != other.workers),
             ("group_commit", self.group_commit != other.group_commit),
             ("sweep", self.sweep != other.sweep),
             ("limits.store", own.store != others.store),
@@ -270,6 +273,9 @@ impl Environment {
 
 /// The most bits a key may be asked for: beyond, no key that anybody sends would do.
 const MOST_KEY_BITS: u16 = 512;
+
+/// More threads than any machine has processors for.
+const MOST_WORKERS: usize = 1024;
 
 /// A number that is neither too small nor too large.
 fn in_range<T: PartialOrd + std::fmt::Display>(

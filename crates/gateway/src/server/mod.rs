@@ -31,7 +31,7 @@ pub(crate) use self::framing::Unclear;
 pub use self::inbound::{Inbound, IncompleteRequest};
 use self::room::{Room, Taken};
 use self::taking::Streams;
-use crate::tls::ServerTls;
+use crate::{Workers, tls::ServerTls};
 
 /// What one listener allows its clients.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -100,7 +100,7 @@ const PING_EVERY: Duration = Duration::from_secs(30);
 /// Waits after a failed accept: doubled from the first to the last.
 const ACCEPT_BACKOFF: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
 
-/// Serves like [`serve_tls`] without encryption.
+/// Serves like [`serve_tls`] without encryption, on the runtime that this is called in.
 pub async fn serve<S, F, B>(
     listener: TcpListener,
     service: S,
@@ -113,10 +113,10 @@ where
     B: Body<Data = Bytes> + Send + Unpin + 'static,
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
-    serve_tls(listener, None, service, limits, shutdown).await
+    serve_tls(listener, None, Workers::here(), service, limits, shutdown).await
 }
 
-/// Accepts connections and answers their requests until `shutdown`, then finishes what is in
+/// Accepts connections and has `workers` answer their requests until `shutdown`, then finishes what is in
 /// flight, within the drain time, and returns how many connections had to be cut.
 ///
 /// hyper drops `service`'s future when the client goes away: whatever must not be dropped half-way
@@ -128,6 +128,7 @@ where
 pub async fn serve_tls<S, F, B>(
     listener: TcpListener,
     tls: Option<ServerTls>,
+    workers: Workers,
     service: S,
     limits: ServerLimits,
     shutdown: CancellationToken,
@@ -141,7 +142,7 @@ where
     let connections = TaskTracker::new();
     let cut = CancellationToken::new();
     let mut room = Room::new(limits.max_connections, limits.listener);
-    let builder = Arc::new(builder(&limits));
+    let builder = Arc::new(builder(&limits, &workers));
     let handshakes = handshake::handshakes(tls);
 
     while let Some((stream, peer, taken)) = next(&listener, &mut room, &shutdown).await {
@@ -155,7 +156,11 @@ where
             stalled: limits.stalled,
             taken,
         };
-        connections.spawn(one.run(stream, service.clone()));
+        let (service, counted) = (service.clone(), connections.token());
+        workers.serve(stream, |stream| async move {
+            let _counted = counted;
+            one.run(stream, service).await;
+        });
     }
 
     drop(listener);
@@ -169,9 +174,10 @@ where
     left
 }
 
-fn builder(limits: &ServerLimits) -> auto::Builder<Streams> {
+fn builder(limits: &ServerLimits, workers: &Workers) -> auto::Builder<Streams> {
     let header_bytes = limits.max_header_bytes.max(HYPER_MIN_BUFFER);
-    let mut builder = auto::Builder::new(Streams { stalled: limits.stalled });
+    let mut builder =
+        auto::Builder::new(Streams { stalled: limits.stalled, workers: workers.clone() });
     builder
         .http1()
         .timer(TokioTimer::new())

@@ -26,6 +26,8 @@ use tokio::{
 };
 use tracing::debug;
 
+use crate::Workers;
+
 /// The most that is handed over at once: what h2 holds of a stream is then bounded.
 const PART: usize = 16 * 1024;
 
@@ -198,9 +200,11 @@ impl<B: Body<Data = Bytes> + Unpin> Body for Answering<B> {
 
 /// Runs each stream of HTTP/2 connections in a task of its own, until its caller takes nothing any
 /// more.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Streams {
     pub(super) stalled: Duration,
+    /// A connection of a proxy may carry more than one thread's work.
+    pub(super) workers: Workers,
 }
 
 impl<F> Executor<F> for Streams
@@ -211,7 +215,7 @@ where
     fn execute(&self, stream: F) {
         let taking = Arc::<Taking>::default();
         let running = TAKING.scope(Arc::clone(&taking), stream);
-        tokio::spawn(run(running, taking, self.stalled));
+        self.workers.spawn(run(running, taking, self.stalled));
     }
 }
 

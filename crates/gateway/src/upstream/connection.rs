@@ -1,14 +1,53 @@
 //! Our end of an HTTP/1.1 connection to the service.
 
-use hyper::client::conn::http1;
+use http::{Request, Response};
+use hyper::{
+    body::Incoming,
+    client::conn::{TrySendError, http1},
+};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tracing::debug;
 
 use super::{NeverSent, OutBody};
+use crate::workers::Home;
 
 /// An HTTP/1.1 connection: one request at a time.
-pub(super) type Http1 = http1::SendRequest<OutBody>;
+#[derive(Debug)]
+pub(super) struct Http1 {
+    sender: http1::SendRequest<OutBody>,
+    home: Home,
+}
+
+impl Http1 {
+    /// One that a task of this thread drives.
+    pub(super) fn driven_here(sender: http1::SendRequest<OutBody>) -> Self {
+        Self { sender, home: Home::here() }
+    }
+
+    /// Where it is driven.
+    pub(super) const fn home(&self) -> Home {
+        self.home
+    }
+
+    /// Whether it takes a request now.
+    pub(super) fn is_ready(&self) -> bool {
+        self.sender.is_ready()
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.sender.is_closed()
+    }
+
+    /// Sends a request; the error has it back where nothing of it was written.
+    pub(super) fn try_send(
+        &mut self,
+        request: Request<OutBody>,
+    ) -> impl Future<Output = Result<Response<Incoming>, TrySendError<Request<OutBody>>>> + use<>
+    {
+        self.sender.try_send_request(request)
+    }
+}
 
 /// What one connection may buffer, and so the most bytes of an answer's head. A slow client then
 /// costs this much, not hyper's 400 KiB.
@@ -31,5 +70,5 @@ where
             debug!(%error, "a connection to the upstream ended");
         }
     });
-    Ok(sender)
+    Ok(Http1::driven_here(sender))
 }

@@ -376,7 +376,7 @@ async fn send_http_1(
 ) -> Result<(Response<Incoming>, Http1, Option<Wanted>), Failed> {
     let wanted = keep_until_wanted(&mut request);
     sent.set(true);
-    match connection.try_send_request(request).await {
+    match connection.try_send(request).await {
         Ok(answer) => Ok((answer, connection, wanted)),
         Err(mut refused) => Err(match refused.take_message() {
             Some(request) => {

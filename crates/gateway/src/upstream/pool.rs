@@ -13,6 +13,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use super::Reuse;
 use super::connection::Http1;
 use super::http_2::{Http2, Slot};
+use crate::workers::Home;
 
 /// No idle connection is of use for longer.
 const LONGEST_IDLE: Duration = Reuse::Unkeyed.max_idle();
@@ -80,7 +81,7 @@ impl Pool {
     }
 
     /// Room on a connection that is shared, or the one that has been idle for the shortest time, if
-    /// that is short enough.
+    /// that is short enough; of those that this thread drives, where there is one.
     pub(super) fn take(&self, reuse: Reuse) -> Option<Taken> {
         self.take_at(reuse, Instant::now())
     }
@@ -92,11 +93,15 @@ impl Pool {
         if let Some(slot) = shared.find_map(|shared| shared.slot(reuse.max_idle(), now)) {
             return Some(Taken::Http2(slot));
         }
-        let position = state.idle.iter().rposition(|idle| {
-            // Not ready: still writing a request that was answered early, or not yet noticed by
-            // the task that drives it.
-            idle.age(now) < reuse.max_idle() && idle.connection.is_ready()
-        })?;
+        // Not ready: still writing a request that was answered early, or not yet noticed by the task
+        // that drives it.
+        let is_fit = |idle: &Idle| idle.age(now) < reuse.max_idle() && idle.connection.is_ready();
+        let (idle, here) = (state.idle.iter(), Home::here());
+        // One that another thread drives costs two changes of threads, and is still better than none.
+        let position = idle
+            .clone()
+            .rposition(|idle| idle.connection.home() == here && is_fit(idle))
+            .or_else(|| idle.clone().rposition(is_fit))?;
         Some(Taken::Http1(state.idle.remove(position).connection))
     }
 
@@ -211,21 +216,32 @@ pub(super) fn keep_alive_timeout(headers: &HeaderMap) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroUsize;
+
     use http::HeaderValue;
-    use hyper::client::conn::http1;
-    use hyper_util::rt::TokioIo;
     use tokio::io::{DuplexStream, duplex};
+    use tokio::sync::oneshot;
     use tokio::time::timeout;
 
+    use super::super::connection::http_1;
     use super::*;
+    use crate::Workers;
 
     /// A connection that is ready for a request, and the upstream's end of it.
     async fn connection() -> (Http1, DuplexStream) {
         let (ours, theirs) = duplex(1024);
-        let (mut connection, driver) = http1::handshake(TokioIo::new(ours)).await.unwrap();
-        tokio::spawn(driver);
-        assert!(connection.ready().await.is_ok());
+        let connection = http_1(ours).await.unwrap();
+        assert!(becomes(&connection, Http1::is_ready).await);
         (connection, theirs)
+    }
+
+    async fn becomes(connection: &Http1, is: fn(&Http1) -> bool) -> bool {
+        let waiting = async {
+            while !is(connection) {
+                tokio::task::yield_now().await;
+            }
+        };
+        timeout(Duration::from_secs(10), waiting).await.is_ok()
     }
 
     fn pool(max: usize) -> Arc<Pool> {
@@ -293,17 +309,30 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn one_that_this_thread_drives_is_taken_before_a_newer_one_that_another_drives() {
+        let pool = pool(8);
+        let now = Instant::now();
+        let (ours, _theirs) = connection().await;
+        pool.put_at(ours, LONGEST_IDLE, now);
+        let workers = Workers::start(NonZeroUsize::MIN).unwrap();
+        let (sender, made) = oneshot::channel();
+        workers.spawn(async move { drop(sender.send(connection().await)) });
+        let (elsewhere, _its_end) = made.await.unwrap();
+        assert_ne!(elsewhere.home(), Home::here());
+        pool.put_at(elsewhere, LONGEST_IDLE, now);
+        let homes = [(); 2].map(|()| match pool.take_at(Reuse::Unkeyed, now) {
+            Some(Taken::Http1(connection)) => Some(connection.home() == Home::here()),
+            _ => None,
+        });
+        assert_eq!(homes, [Some(true), Some(false)], "its own, then what there is");
+    }
+
+    #[tokio::test]
     async fn a_connection_the_upstream_closed_is_dropped() {
         let pool = pool(8);
-        let (mut ours, theirs) = connection().await;
-        let closed = async {
-            drop(theirs);
-            // Resolves when the driver has noticed.
-            while ours.ready().await.is_ok() {
-                tokio::task::yield_now().await;
-            }
-        };
-        assert!(timeout(Duration::from_secs(10), closed).await.is_ok());
+        let (ours, theirs) = connection().await;
+        drop(theirs);
+        assert!(becomes(&ours, Http1::is_closed).await, "the driver notices");
         pool.put_at(ours, LONGEST_IDLE, Instant::now());
         assert_eq!(pool.len(), 0);
     }

@@ -44,7 +44,7 @@ async fn doomed(upstream: &Upstream) -> tokio::task::JoinHandle<()> {
         let _ = driver.await;
     });
     assert!(connection.ready().await.is_ok());
-    Lease::new(connection, &upstream.pool, None).give_back();
+    Lease::new(Http1::driven_here(connection), &upstream.pool, None).give_back();
     driver
 }
 

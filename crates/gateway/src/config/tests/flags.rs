@@ -48,7 +48,7 @@ fn nothing_at_all_says_what_is_needed() {
 
 #[test]
 fn each_wrong_flag_is_named() {
-    let cases: [(Flags, &str); 17] = [
+    let cases: [(Flags, &str); 18] = [
         (
             Flags { listen: text("8080"), ..flags() },
             "--listen: \"8080\" is not an IP address with a port\n  help: write an address and a \
@@ -129,6 +129,10 @@ fn each_wrong_flag_is_named() {
              … }",
         ),
         (
+            Flags { workers: Some(0), ..flags() },
+            "--workers: 0 is not between 1 and 1024\n  help: write a number in that range, such as 2",
+        ),
+        (
             Flags { key_min_length: Some(0), ..flags() },
             "--key-min-length: 0 is not between 1 and 255\n  help: write a number in that range, \
              such as 16",
@@ -152,6 +156,7 @@ fn flags_and_the_file_that_says_the_same_are_equal() {
         store: text("sqlite:a.db"),
         upstream: text("http://127.0.0.1:3000"),
         scope_header: text("X-Account"),
+        workers: Some(5),
         lease: text("10s"),
         retain: text("48h"),
         on_unknown: text("resend"),
@@ -165,6 +170,7 @@ fn flags_and_the_file_that_says_the_same_are_equal() {
         listen = "127.0.0.1:1"
         store = "sqlite:a.db"
         scope = { header = "X-Account" }
+        workers = 5
         operator = { listen = "127.0.0.1:2" }
         [[service]]
         upstream = "http://127.0.0.1:3000"

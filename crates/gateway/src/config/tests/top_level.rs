@@ -14,14 +14,14 @@ fn each_mistake_at_the_top_names_line_and_remedy() {
             "f.toml:1: lease: there is no such key in the file\n  help: remove it; the file takes \
              listen, tls, trusted_proxies, forwarded, store, effect_secret, scope, operator, \
              service, operation, limits, problems, cors, policy_document, request_id, \
-             single_instance, group_commit, sweep",
+             single_instance, workers, group_commit, sweep",
         ),
         (
             r#""two words" = 1"#,
             "f.toml:1: \"two words\": there is no such key in the file\n  help: remove it; the \
              file takes listen, tls, trusted_proxies, forwarded, store, effect_secret, scope, \
              operator, service, operation, limits, problems, cors, policy_document, request_id, \
-             single_instance, group_commit, sweep",
+             single_instance, workers, group_commit, sweep",
         ),
         (
             "listen = 8080",
@@ -138,6 +138,11 @@ fn each_mistake_at_the_top_names_line_and_remedy() {
             "single_instance = 1",
             "f.toml:1: single_instance: a whole number stands where true or false belongs\n  \
              help: write it as in single_instance = true",
+        ),
+        (
+            "workers = 0",
+            "f.toml:1: workers: 0 is not between 1 and 1024\n  help: write a number in that range, \
+             such as 2",
         ),
         (
             "group_commit = 0",
@@ -349,6 +354,7 @@ fn every_setting_at_the_top_arrives() {
         effect_secret = { env = "SECRET" }
         scope = { header = "X-Account" }
         single_instance = true
+        workers = 3
         group_commit = 64
         sweep = 50
         policy_document = false
@@ -373,7 +379,7 @@ fn every_setting_at_the_top_arrives() {
     assert_eq!(config.store, StoreLocation::Sqlite("/var/lib/hapax.db".into()));
     assert_eq!(config.effect_secret, EffectSecretSource::Env("SECRET".to_owned()));
     assert_eq!(config.scope, ScopeSource::Header(HeaderName::from_static("x-account")));
-    assert_eq!((config.group_commit, config.sweep), (64, 50));
+    assert_eq!((config.workers.get(), config.group_commit, config.sweep), (3, 64, 50));
     assert!(!config.policy_document);
     assert_eq!(config.request_id, Some(HeaderName::from_static("x-correlation-id")));
     let service = config.services.first().expect("a service");
