@@ -111,12 +111,17 @@ impl Gateway {
     /// Answers one request.
     pub async fn answer(&self, request: Request<Inbound>) -> Response<AnswerBody> {
         let shared = Arc::clone(&self.shared.read());
-        let (mut head, body) = request.into_parts();
+        let (head, body) = request.into_parts();
+        // Boxed: the future of each function on the way would hold it.
+        let mut head = Box::new(head);
         let correlation = Correlation::of(&mut head.headers, shared.request_id());
         let span = correlation.span();
-        let answering = shared.answer(head, body, correlation);
         // A span that is not logged costs nothing where it is not entered either.
-        if span.is_disabled() { answering.await } else { answering.instrument(span).await }
+        if span.is_disabled() {
+            shared.answer(head, body, correlation).await
+        } else {
+            shared.answer(head, body, correlation).instrument(span).await
+        }
     }
 }
 
@@ -138,7 +143,7 @@ pub enum ReloadError {
 impl Shared {
     async fn answer(
         &self,
-        mut head: Parts,
+        mut head: Box<Parts>,
         body: Inbound,
         correlation: Correlation,
     ) -> Response<AnswerBody> {
@@ -160,7 +165,7 @@ impl Shared {
         answer
     }
 
-    async fn go(&self, head: Parts, body: Inbound) -> (&'static str, Response<AnswerBody>) {
+    async fn go(&self, head: Box<Parts>, body: Inbound) -> (&'static str, Response<AnswerBody>) {
         if let Some(documents) = &self.well_known
             && well_known::is_ours(head.uri.path())
         {
@@ -216,7 +221,7 @@ impl Shared {
         &self,
         route: &Route,
         upstream: &Upstream,
-        head: Parts,
+        head: Box<Parts>,
         body: Inbound,
     ) -> (&'static str, Response<AnswerBody>) {
         let Some(unsuited) = unsuited::check(route, &head) else {

@@ -44,7 +44,7 @@ pub(crate) async fn answer(
     shared: &Shared,
     route: &Route,
     upstream: &Upstream,
-    head: Parts,
+    head: Box<Parts>,
     body: Inbound,
 ) -> (&'static str, Response<AnswerBody>) {
     let origin = cors::origin(&head.headers);
@@ -70,7 +70,7 @@ async fn go(
     shared: &Shared,
     route: &Route,
     upstream: &Upstream,
-    head: Parts,
+    head: Box<Parts>,
     mut body: Inbound,
 ) -> Way {
     let operation = &route.operation;
@@ -83,19 +83,23 @@ async fn go(
             let (operation, record) = (operation.name(), keyed.id);
             let span = info_span!("attempt", %operation, %record, request);
             let scope = Some(keyed.scope.clone());
-            let running = run(shared, route, upstream, *keyed, preference).instrument(span);
+            let running = run(shared, route, upstream, keyed, preference).instrument(span);
             let (is_live, answer) = running.await;
             Way { way: "keyed", scope, is_live, answer }
         }
         Ok(Prepared::Unkeyed { head, read }) => {
+            // Boxed, as all that is rare: it would be part of the future of every keyed request.
             let answer = match read {
-                None => passthrough::answer(shared, upstream, *head, body, true).await,
-                Some(body) => passthrough::answer_whole(shared, upstream, *head, &body).await,
+                None => Box::pin(passthrough::answer(shared, upstream, head, body, true)).await,
+                Some(body) => {
+                    Box::pin(passthrough::answer_whole(shared, upstream, head, &body)).await
+                }
             };
             Way { way: "keyed_without_key", scope: None, is_live: true, answer }
         }
         Err(problem) => {
-            let answer = refuse_unread(shared, Some(route), &problem, body, expects).await;
+            let refusing = refuse_unread(shared, Some(route), &problem, body, expects);
+            let answer = Box::pin(refusing).await;
             Way { way: "keyed", scope: None, is_live: false, answer }
         }
     }
@@ -143,7 +147,7 @@ struct Keyed {
 async fn prepare(
     shared: &Shared,
     route: &Route,
-    head: Parts,
+    head: Box<Parts>,
     body: &mut Inbound,
 ) -> Result<Prepared, Problem> {
     let (operation, place) = (&route.operation, &route.fields.key);
@@ -151,7 +155,7 @@ async fn prepare(
     let key_in_head = match place {
         KeyPlace::Header(header) => match key(&policy.key.policy, header, &head.headers)? {
             None if policy.key.required => return Err(key_missing(place)),
-            None => return Ok(Prepared::Unkeyed { head: head.into(), read: None }),
+            None => return Ok(Prepared::Unkeyed { head, read: None }),
             key => key,
         },
         KeyPlace::Body(_) => None,
@@ -182,7 +186,7 @@ async fn prepare(
     let Some(key) = key else {
         return match policy.key.required {
             true => Err(key_missing(place)),
-            false => Ok(Prepared::Unkeyed { head: head.into(), read: Some(buffered) }),
+            false => Ok(Prepared::Unkeyed { head, read: Some(buffered) }),
         };
     };
     let scope = match early {
@@ -192,7 +196,7 @@ async fn prepare(
     let question = route.authorizer.as_ref().map(|authorizer| {
         authorizer.question(&head, shared.scopes.header(), &scope, operation.name())
     });
-    let intent = RequestIntent::new(operation.name(), &Arc::new(head), buffered.bytes());
+    let intent = RequestIntent::new(operation.name(), &Arc::from(head), buffered.bytes());
     let intent = intent.with_content(content).within(&shared.budget);
     let fingerprint = fingerprint(operation, &intent).await?;
     let id = RecordId::new(&scope, operation.name(), &key);
@@ -217,10 +221,10 @@ async fn run(
     shared: &Shared,
     route: &Route,
     upstream: &Upstream,
-    keyed: Keyed,
+    keyed: Box<Keyed>,
     preference: Preference,
 ) -> (bool, Response<AnswerBody>) {
-    let Keyed { id, scope, fingerprint, intent, buffered, question } = keyed;
+    let Keyed { id, scope, fingerprint, intent, buffered, question } = *keyed;
     let head = Arc::clone(intent.head());
     let operation = Arc::clone(&route.operation);
     let buffered = Arc::new(buffered);
@@ -418,39 +422,42 @@ pub(crate) fn outgoing(
 }
 
 /// Sends the request once and brings back what the engine has to know of the answer.
-pub(crate) async fn forward(
-    upstream: &Upstream,
-    route: &Route,
+pub(crate) fn forward<'a>(
+    upstream: &'a Upstream,
+    route: &'a Route,
     request: Request<OutBody>,
-    sent: &Sent,
+    sent: &'a Sent,
     effect_id: EffectId,
-) -> Executed<Response<AnswerBody>> {
-    let answer = match upstream.send_telling(request, Reuse::Keyed, sent).await {
-        Ok(answer) => answer,
-        Err(SendError::NeverSent { reason }) => {
-            passthrough::count_failure(upstream, "no");
-            let (service, reason) = (upstream.name(), with_causes(&reason));
-            warn!(%effect_id, service, reason, "the request was not sent, or was refused unread; nothing was applied");
-            return Executed { ended: Ended::NeverSent, live: None };
-        }
-        Err(SendError::Unknown { reason }) => {
-            passthrough::count_failure(upstream, "maybe");
-            let (service, reason) = (upstream.name(), with_causes(&reason));
-            info!(%effect_id, service, reason, "the request went out and no answer came back");
-            return Executed { ended: Ended::Lost, live: None };
-        }
-    };
-    failpoints::pass(Failpoint::Head).await;
-    let policy = route.operation.policy();
-    let (cap, outcome) = (policy.response_cap, policy.outcome.as_ref());
-    match read_reply(answer, cap, &route.fields.replayed, outcome).await {
-        Ok((reply, answer)) => {
-            Executed { ended: Ended::Answered(reply), live: Some(answer.map(AnswerBody::from)) }
-        }
-        Err(BrokenOff { status, received, error }) => {
-            passthrough::count_failure(upstream, "maybe");
-            info!(%effect_id, service = upstream.name(), status, received, %error, "the answer broke off; it proves nothing");
-            Executed { ended: Ended::Lost, live: None }
+) -> impl Future<Output = Executed<Response<AnswerBody>>> + use<'a> {
+    let sending = upstream.send_telling(request, Reuse::Keyed, sent);
+    async move {
+        let answer = match sending.await {
+            Ok(answer) => answer,
+            Err(SendError::NeverSent { reason }) => {
+                passthrough::count_failure(upstream, "no");
+                let (service, reason) = (upstream.name(), with_causes(&reason));
+                warn!(%effect_id, service, reason, "the request was not sent, or was refused unread; nothing was applied");
+                return Executed { ended: Ended::NeverSent, live: None };
+            }
+            Err(SendError::Unknown { reason }) => {
+                passthrough::count_failure(upstream, "maybe");
+                let (service, reason) = (upstream.name(), with_causes(&reason));
+                info!(%effect_id, service, reason, "the request went out and no answer came back");
+                return Executed { ended: Ended::Lost, live: None };
+            }
+        };
+        failpoints::pass(Failpoint::Head).await;
+        let policy = route.operation.policy();
+        let (cap, outcome) = (policy.response_cap, policy.outcome.as_ref());
+        match read_reply(answer, cap, &route.fields.replayed, outcome).await {
+            Ok((reply, answer)) => {
+                Executed { ended: Ended::Answered(reply), live: Some(answer.map(AnswerBody::from)) }
+            }
+            Err(BrokenOff { status, received, error }) => {
+                passthrough::count_failure(upstream, "maybe");
+                info!(%effect_id, service = upstream.name(), status, received, %error, "the answer broke off; it proves nothing");
+                Executed { ended: Ended::Lost, live: None }
+            }
         }
     }
 }

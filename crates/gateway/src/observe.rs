@@ -53,7 +53,7 @@ pub(crate) async fn answer(
     shared: &Shared,
     route: &Route,
     upstream: &Upstream,
-    head: Parts,
+    head: Box<Parts>,
     body: Inbound,
 ) -> Response<AnswerBody> {
     if tunnel::asked(&head).is_some() {

@@ -27,7 +27,7 @@ use crate::{
 pub(crate) async fn answer(
     shared: &Shared,
     upstream: &Upstream,
-    mut head: Parts,
+    mut head: Box<Parts>,
     body: Inbound,
     strip_ours: bool,
 ) -> Response<AnswerBody> {
@@ -55,7 +55,7 @@ pub(crate) async fn answer(
 pub(crate) async fn answer_whole(
     shared: &Shared,
     upstream: &Upstream,
-    mut head: Parts,
+    mut head: Box<Parts>,
     body: &Buffered,
 ) -> Response<AnswerBody> {
     // The client was asked for it already.
@@ -69,7 +69,7 @@ pub(crate) async fn answer_whole(
 /// Sends a request on, its body as it comes.
 pub(crate) async fn send(
     upstream: &Upstream,
-    head: Parts,
+    head: Box<Parts>,
     body: OutBody,
     strip_ours: bool,
 ) -> Result<Response<UpstreamBody>, Problem> {
@@ -90,13 +90,13 @@ fn asks_first(headers: &HeaderMap) -> bool {
         && expectations.next().is_none()
 }
 
-fn outgoing(mut head: Parts, body: OutBody, strip_ours: bool) -> Request<OutBody> {
+fn outgoing(mut head: Box<Parts>, body: OutBody, strip_ours: bool) -> Request<OutBody> {
     headers::to_upstream(&mut head.headers, head.version);
     forwarded::tell(&mut head);
     if strip_ours {
         strip_ours_from_request(&mut head.headers);
     }
-    Request::from_parts(head, body)
+    Request::from_parts(*head, body)
 }
 
 fn problem(upstream: &Upstream, error: SendError) -> Problem {

@@ -321,26 +321,26 @@ impl Hapax {
     /// once, after the record is claimed and admitted; if it panics or outlives the operation's
     /// timeout, the outcome is unknown. An answer that says the effect happened is given only after
     /// that is durable.
-    pub async fn run<T, F, Fut>(
+    pub fn run<T, F, Fut>(
         &self,
         operation: &Arc<Operation>,
         id: RecordId,
         fingerprint: Fingerprint,
         intent: impl Intent + 'static,
         execute: F,
-    ) -> Answer<T>
+    ) -> impl Future<Output = Answer<T>>
     where
         T: Send + 'static,
         F: FnOnce(Attempt) -> Fut + Send + 'static,
         Fut: Future<Output = Executed<T>> + Send + 'static,
     {
         let in_flight = operation.policy().in_flight;
-        self.run_while(in_flight, operation, id, fingerprint, intent, execute).await
+        self.run_while(in_flight, operation, id, fingerprint, intent, execute)
     }
 
     /// As [`run`](Self::run), for a caller that has its own wish while another attempt is under
     /// way.
-    pub async fn run_while<T, F, Fut>(
+    pub fn run_while<T, F, Fut>(
         &self,
         in_flight: InFlight,
         operation: &Arc<Operation>,
@@ -348,19 +348,18 @@ impl Hapax {
         fingerprint: Fingerprint,
         intent: impl Intent + 'static,
         execute: F,
-    ) -> Answer<T>
+    ) -> impl Future<Output = Answer<T>>
     where
         T: Send + 'static,
         F: FnOnce(Attempt) -> Fut + Send + 'static,
         Fut: Future<Output = Executed<T>> + Send + 'static,
     {
+        // Not async: its future would hold what it is given beside what becomes of that.
         let attempting = Attempting::new(self.clone(), Arc::clone(operation), id, fingerprint);
         let attempting = Attempting { in_flight, ..attempting };
-        let execute = |attempt| {
-            let executing = execute(attempt);
-            async { Box::new(executing.await) }
-        };
-        *self.track(|slot| attempting.run(intent, execute, slot)).await
+        let execute = |attempt| async move { Box::new(execute(attempt).await) };
+        let tracked = self.track(|slot| attempting.run(intent, execute, slot));
+        async move { *tracked.await }
     }
 
     /// Runs the whole way of an attempt, which shutdown waits for and the caller's end does not end.

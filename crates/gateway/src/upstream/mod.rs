@@ -20,6 +20,8 @@ mod upload;
 
 use std::{
     fmt,
+    future::ready,
+    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -40,6 +42,7 @@ use tokio::{
     sync::Mutex,
     time::{Instant, timeout_at},
 };
+use tokio_util::either::Either;
 
 pub use self::{
     answer::{IncompleteAnswer, UpstreamBody},
@@ -200,31 +203,39 @@ impl Upstream {
         self.send_telling(request, reuse, &Sent::default()).await
     }
 
-    /// Sends like [`send`](Self::send), and keeps in `sent` whether a byte may have gone out: a
+    /// Sends like [`send`](Self::send), beginning before it is waited for, and keeps in `sent` whether a byte may have gone out: a
     /// caller that drops the future then knows on which side of the boundary it was.
     ///
     /// # Errors
     /// As [`send`](Self::send).
-    pub async fn send_telling(
-        &self,
+    pub fn send_telling<'a>(
+        &'a self,
         request: Request<OutBody>,
         reuse: Reuse,
-        sent: &Sent,
-    ) -> Result<Response<UpstreamBody>, SendError> {
+        sent: &'a Sent,
+    ) -> impl Future<Output = Result<Response<UpstreamBody>, SendError>> + use<'a> {
         sent.set(false);
-        let mut request = request::prepare(request, self.authority())?;
-        if let Some(taken) = self.pool.take(reuse) {
-            match self.attempt(taken, request, sent).await {
-                // Closed while idle, before it could be written: this was not the first send.
-                Err(Failed::HandedBack { request: back, .. })
-                | Err(Failed::Refused { again: Some(back), .. }) => request = *back,
-                done => return done.map_err(Failed::into_error),
+        // Begun before there is a future: that would hold the request, and so would each around it.
+        let begun = request::prepare(request, self.authority()).map(|request| {
+            match self.pool.take(reuse) {
+                Some(taken) => Either::Left(self.attempt(taken, request, sent)),
+                None => Either::Right(Box::new(request)),
             }
+        });
+        async move {
+            let request = match begun? {
+                Either::Left(attempt) => match attempt.await {
+                    // Closed while idle, before it could be written: this was not the first send.
+                    Err(Failed::HandedBack { request, .. })
+                    | Err(Failed::Refused { again: Some(request), .. }) => request,
+                    done => return done.map_err(Failed::into_error),
+                },
+                Either::Right(request) => request,
+            };
+            // Boxed, as all that is rare: it would be part of the future of every request.
+            let fresh = Box::pin(self.connect(reuse)).await?;
+            self.attempt(fresh, *request, sent).await.map_err(Failed::into_error)
         }
-        // Boxed, as all that is rare: hyper moves the future of a request, which all of it is part of,
-        // several times before it is polled.
-        let fresh = Box::pin(self.connect(reuse)).await?;
-        self.attempt(fresh, request, sent).await.map_err(Failed::into_error)
     }
 
     /// Sends a request that asks for an `Upgrade`, over a connection of its own. Where the answer
@@ -303,23 +314,31 @@ impl Upstream {
         })
     }
 
-    async fn attempt(
-        &self,
+    /// Boxed: it would be part of the future of every request, more than once.
+    fn attempt<'a>(
+        &'a self,
         connection: Taken,
         request: Request<OutBody>,
-        sent: &Sent,
-    ) -> Result<Response<UpstreamBody>, Failed> {
+        sent: &'a Sent,
+    ) -> Pin<Box<dyn Future<Output = Result<Response<UpstreamBody>, Failed>> + Send + 'a>> {
+        let never_sent = |why| Box::pin(ready(Err(Failed::NeverSent(why))));
         match connection {
-            Taken::Http1(connection) => {
-                let request = request::as_http_1(request).map_err(Failed::NeverSent)?;
-                let (answer, connection, wanted) = send_http_1(connection, request, sent).await?;
-                self.accept_http_1(answer, connection, wanted).map_err(Failed::Unknown)
-            }
+            Taken::Http1(connection) => match request::as_http_1(request) {
+                Ok(request) => {
+                    let sending = send_http_1(connection, request, sent);
+                    Box::pin(async move {
+                        let (answer, connection, wanted) = sending.await?;
+                        self.accept_http_1(answer, connection, wanted).map_err(Failed::Unknown)
+                    })
+                }
+                Err(why) => never_sent(why),
+            },
             Taken::Http2(slot) => {
                 let scheme = self.origin.scheme();
-                let request = request::as_http_2(request, scheme, self.authority());
-                let request = request.map_err(Failed::NeverSent)?;
-                Box::pin(self.send_http_2(slot, request, sent)).await
+                match request::as_http_2(request, scheme, self.authority()) {
+                    Ok(request) => Box::pin(self.send_http_2(slot, request, sent)),
+                    Err(why) => never_sent(why),
+                }
             }
         }
     }
@@ -369,23 +388,27 @@ impl Upstream {
 }
 
 /// Sends a request over a connection that nobody else uses.
-async fn send_http_1(
+fn send_http_1(
     mut connection: Http1,
     mut request: Request<OutBody>,
     sent: &Sent,
-) -> Result<(Response<Incoming>, Http1, Option<Wanted>), Failed> {
+) -> impl Future<Output = Result<(Response<Incoming>, Http1, Option<Wanted>), Failed>> {
     let wanted = keep_until_wanted(&mut request);
     sent.set(true);
-    match connection.try_send(request).await {
-        Ok(answer) => Ok((answer, connection, wanted)),
-        Err(mut refused) => Err(match refused.take_message() {
-            Some(request) => {
-                sent.set(false);
-                let (request, reason) = (Box::new(request), refused.into_error().into());
-                Failed::HandedBack { request, reason }
-            }
-            None => Failed::Unknown(Unknown::from_hyper(refused.into_error())),
-        }),
+    // Boxed: it has room for the request, which the connection has by now.
+    let sending = Box::pin(connection.try_send(request));
+    async move {
+        match sending.await {
+            Ok(answer) => Ok((answer, connection, wanted)),
+            Err(mut refused) => Err(match refused.take_message() {
+                Some(request) => {
+                    sent.set(false);
+                    let (request, reason) = (Box::new(request), refused.into_error().into());
+                    Failed::HandedBack { request, reason }
+                }
+                None => Failed::Unknown(Unknown::from_hyper(refused.into_error())),
+            }),
+        }
     }
 }
 
