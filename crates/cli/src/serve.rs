@@ -191,7 +191,8 @@ pub(crate) async fn run(args: Serve) -> Result<ExitCode, Failure> {
     let serving = tokio::spawn(serve_tls(
         listener,
         tls,
-        workers,
+        // The threads end with the last clone, and executions go on there without their connections.
+        workers.clone(),
         move |request| {
             let gateway = answering.clone();
             async move { gateway.answer(request).await }
@@ -245,6 +246,7 @@ pub(crate) async fn run(args: Serve) -> Result<ExitCode, Failure> {
     if timeout(options.store_timeout.saturating_mul(2), store.close()).await.is_err() {
         warn!("the store's disk does not answer; what is in its log is read at the next start");
     }
+    drop(workers);
     info!("stopped");
     Ok(ExitCode::SUCCESS)
 }

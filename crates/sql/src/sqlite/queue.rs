@@ -1,15 +1,21 @@
 //! The way of an operation to a thread of the store, and of its answer back.
 
 use std::{
+    collections::HashMap,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    thread::{self, ThreadId},
     time::{Duration, Instant},
 };
 
 use hapax_store::StoreError;
-use tokio::{sync::oneshot, time};
+use tokio::{
+    runtime::{Handle, RuntimeFlavor},
+    sync::oneshot,
+    time,
+};
 
 use super::{error::Failure, view::Tx};
 use crate::telemetry;
@@ -19,6 +25,7 @@ pub(super) struct Call<T> {
     reply: oneshot::Sender<Result<T, StoreError>>,
     claim: Claim,
     deadline: Instant,
+    caller: Option<Thread>,
 }
 
 /// The caller's end of a call.
@@ -27,6 +34,21 @@ pub(super) struct Caller<T> {
     claim: Claim,
     deadline: Instant,
     timeout: Duration,
+}
+
+/// A thread that runs all tasks of a runtime.
+pub(super) struct Thread {
+    id: ThreadId,
+    runtime: Handle,
+}
+
+impl Thread {
+    /// This one, if it is one.
+    fn here() -> Option<Self> {
+        let runtime = Handle::try_current().ok()?;
+        let is_one = runtime.runtime_flavor() == RuntimeFlavor::CurrentThread;
+        is_one.then(|| Self { id: thread::current().id(), runtime })
+    }
 }
 
 /// Who has the call: the thread takes it up, or the caller takes it back. Whoever is first.
@@ -48,13 +70,19 @@ pub(super) fn call<T>(timeout: Duration) -> (Call<T>, Caller<T>) {
     let claim = Claim::default();
     let now = Instant::now();
     let deadline = now.checked_add(timeout).unwrap_or(now);
-    let call = Call { reply: sender, claim: claim.clone(), deadline };
+    let caller = Thread::here();
+    let call = Call { reply: sender, claim: claim.clone(), deadline, caller };
     (call, Caller { reply: receiver, claim, deadline, timeout })
 }
 
 impl<T> Call<T> {
     pub(super) const fn deadline(&self) -> Instant {
         self.deadline
+    }
+
+    /// The thread that waits for it, where that is one.
+    const fn caller(&self) -> Option<&Thread> {
+        self.caller.as_ref()
     }
 
     /// Takes the call up; `false` when its caller has given up.
@@ -118,12 +146,38 @@ pub(super) trait Queued: Send {
     /// See [`Call::take_up`].
     fn take_up(&self) -> bool;
 
+    /// See [`Call::caller`].
+    fn caller(&self) -> Option<&Thread>;
+
     /// Does its part of a transaction; again in another one, if that came to nothing or its
     /// answer was lost.
     fn run(&mut self, tx: &Tx<'_>) -> Result<(), StoreError>;
 
     /// Answers the caller: with what came of it, or with why the transaction was not committed.
     fn answer(self: Box<Self>, committed: Result<(), StoreError>);
+}
+
+/// Answers all callers of a batch.
+///
+/// Those of one thread by one task there: a thread that runs all tasks of its runtime is woken by a
+/// system call for each task that somebody else wakes, and by none for those that it wakes itself.
+pub(super) fn answer_all(batch: Vec<Box<dyn Queued>>, committed: &Result<(), StoreError>) {
+    let mut threads = HashMap::<ThreadId, (Handle, Vec<Box<dyn Queued>>)>::new();
+    for job in batch {
+        match job.caller() {
+            Some(Thread { id, runtime }) => {
+                let of_thread = threads.entry(*id).or_insert_with(|| (runtime.clone(), Vec::new()));
+                of_thread.1.push(job);
+            }
+            None => job.answer(committed.clone()),
+        }
+    }
+    for (runtime, jobs) in threads.into_values() {
+        let committed = committed.clone();
+        let answering = move || jobs.into_iter().for_each(|job| job.answer(committed.clone()));
+        // Where the runtime has ended, nobody waits there any more.
+        runtime.spawn(async move { answering() });
+    }
 }
 
 /// A write: what to do, and its call.
@@ -150,6 +204,10 @@ where
 
     fn take_up(&self) -> bool {
         self.call.take_up()
+    }
+
+    fn caller(&self) -> Option<&Thread> {
+        self.call.caller()
     }
 
     fn run(&mut self, tx: &Tx<'_>) -> Result<(), StoreError> {

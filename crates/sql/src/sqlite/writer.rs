@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 use super::{
     guard::{Guard, Trip},
     pulse::Pulse,
-    queue::{Queued, late},
+    queue::{Queued, answer_all, late},
     readers::Readers,
     session::{Ended, Session},
 };
@@ -146,7 +146,7 @@ impl Writer {
             {
                 batch.into_iter().for_each(|job| self.write_alone(job));
             }
-            result => batch.into_iter().for_each(|job| job.answer(result.clone())),
+            result => answer_all(batch, &result),
         }
         if self.log.looked.is_none_or(|looked| looked.elapsed() > LOOK) {
             self.look_after_log();

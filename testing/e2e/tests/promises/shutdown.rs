@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    net::TcpListener,
+    net::{TcpListener, TcpStream},
     time::{Duration, Instant},
 };
 
@@ -34,6 +34,25 @@ fn p08_on_sigterm_a_request_in_flight_is_finished_answered_and_stored() {
     let retry = stage.gateway.send(&abandoned);
     assert!(retry.status == 201 && retry.is_replay(), "{retry:?}");
     stage.upstream.assert_arrivals(2);
+}
+
+#[test]
+fn p08_on_sigterm_an_execution_whose_client_is_gone_is_finished_though_no_connection_is_left() {
+    let mut stage = Stage::new();
+    let payment = Request::payment(&fresh_key()).act("gate answer");
+    let client = stage.gateway.start(&payment);
+    stage.upstream.arrived(1);
+    client.hang_up();
+    stage.gateway.terminate();
+    // The listener is closed, and all that hangs on it gone, before the service answers.
+    let address = stage.gateway.address();
+    eventually("nobody listens", SOON, || TcpStream::connect(address).is_err());
+    stage.upstream.open("answer");
+    assert_eq!(stage.gateway.ended(SOON).code(), Some(0));
+    stage.gateway.restart();
+    let retry = stage.gateway.send(&payment);
+    assert!(retry.status == 201 && retry.is_replay(), "{retry:?}");
+    stage.upstream.assert_arrivals(1);
 }
 
 #[test]
