@@ -43,7 +43,7 @@ impl Serve {
             .store(&dir.join("hapax.db"))
     }
 
-    /// With nothing but free ports.
+    /// With nothing but free ports, and with several threads whatever machine this is.
     pub fn bare(dir: &Path) -> Self {
         let serve = Self {
             args: Vec::new(),
@@ -53,7 +53,14 @@ impl Serve {
             deaf: false,
             by: Vec::new(),
         };
-        serve.args(["--listen", "127.0.0.1:0", "--operator-listen", "127.0.0.1:0"])
+        serve.args([
+            "--listen",
+            "127.0.0.1:0",
+            "--operator-listen",
+            "127.0.0.1:0",
+            "--workers",
+            "3",
+        ])
     }
 
     /// With the rest said by a configuration file of this text, in which `{upstream}` and `{dir}`

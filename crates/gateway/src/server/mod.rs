@@ -116,8 +116,8 @@ where
     serve_tls(listener, None, Workers::here(), service, limits, shutdown).await
 }
 
-/// Accepts connections and has `workers` answer their requests until `shutdown`, then finishes what is in
-/// flight, within the drain time, and returns how many connections had to be cut.
+/// Accepts connections and has `workers` answer their requests until `shutdown`, then finishes what
+/// is in flight, within the drain time, and returns how many connections had to be cut.
 ///
 /// hyper drops `service`'s future when the client goes away: whatever must not be dropped half-way
 /// belongs in a task of its own. A body the service returns may end with an error, which breaks the

@@ -203,8 +203,9 @@ impl Upstream {
         self.send_telling(request, reuse, &Sent::default()).await
     }
 
-    /// Sends like [`send`](Self::send), beginning before it is waited for, and keeps in `sent` whether a byte may have gone out: a
-    /// caller that drops the future then knows on which side of the boundary it was.
+    /// Sends like [`send`](Self::send), and keeps in `sent` whether a byte may have gone out: a
+    /// caller that drops the future then knows on which side of the boundary it was. It begins
+    /// before it is waited for.
     ///
     /// # Errors
     /// As [`send`](Self::send).
