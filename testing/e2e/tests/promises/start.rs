@@ -502,6 +502,16 @@ fn a_start_that_is_refused_leaves_nothing_behind() {
 }
 
 #[test]
+fn as_many_threads_serve_connections_as_were_asked_for() {
+    let scene = Scene::new();
+    let gateway = scene.serve().args(["--workers", "3"]).start();
+    let threads = fs::read_dir(format!("/proc/{}/task", gateway.id())).expect("its threads");
+    let name = |thread: fs::DirEntry| fs::read_to_string(thread.path().join("comm")).ok();
+    let names = threads.flatten().filter_map(name);
+    assert_eq!(names.filter(|name| name.starts_with("hapax-worker-")).count(), 3);
+}
+
+#[test]
 fn more_workers_than_there_are_files_for_are_refused_and_leave_nothing_behind() {
     let scene = Scene::new();
     let refused = scene.serve().with_files(200).args(["--workers", "200"]).run();
