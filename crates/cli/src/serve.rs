@@ -133,14 +133,18 @@ pub(crate) async fn run(args: Serve) -> Result<ExitCode, Failure> {
     let flags = args.flags();
     let config = Config::load(&flags, Environment::of_process()).map_err(Failure::start)?;
     let metrics = install_metrics()?;
-    raise_file_limit(config.limits.max_connections);
+    let workers = config.workers.unwrap_or_else(Workers::usual);
+    raise_file_limit(config.limits.max_connections, workers.get());
     let tls = load_tls("callers", "[tls]", config.tls.as_ref())?;
     let operator_tls = load_tls("operator", "[operator.tls]", config.operator_tls.as_ref())?;
-    // Before anything is made on disk: a port that is taken leaves nothing behind.
+    // Before anything is made on disk: a port that is taken, or a thread too many, leaves nothing
+    // behind.
     let listener = bind(config.listen, "--listen").await?;
     let operator_listener = bind(config.operator_listen, "--operator-listen").await?;
     let addresses = (local(&listener)?, local(&operator_listener)?);
     not_in_front_of_itself(&config, addresses.0)?;
+    let workers = Workers::start(workers)
+        .map_err(|error| Failure::start(format!("no threads to serve connections: {error}")))?;
     let StoreLocation::Sqlite(database) = config.store.clone();
     let store = Arc::new(open(&config, &database).map_err(Failure::start)?);
     let secrets = effect_secret::load(&config.effect_secret, &database, &*store).await;
@@ -154,9 +158,6 @@ pub(crate) async fn run(args: Serve) -> Result<ExitCode, Failure> {
         drain: config.limits.drain.saturating_add(ANSWERING),
         ..ServerLimits::default()
     };
-    let workers = Workers::start(config.workers);
-    let workers = workers
-        .map_err(|error| Failure::start(format!("no threads to serve connections: {error}")))?;
     let (announce, drain) = (config.limits.announce, config.limits.drain);
     let sweep_rows = config.sweep;
     let banner = banner(&config, &database);
@@ -266,10 +267,14 @@ pub(crate) fn banner(config: &Config, database: &Path) -> Vec<String> {
 
 /// Allows as many open files as connections need: one for each caller, and one towards the service
 /// where all of them ask at once. The usual limit of 1,024 is far below what a process may have.
-fn raise_file_limit(connections: usize) {
+fn raise_file_limit(connections: usize, workers: usize) {
     const OTHERS: u64 = 256;
-    let callers = u64::try_from(connections).unwrap_or(u64::MAX);
-    let needed = callers.saturating_add(OTHERS);
+    // What a runtime waits with.
+    const OF_WORKER: u64 = 4;
+    let count = |number| u64::try_from(number).unwrap_or(u64::MAX);
+    let callers = count(connections);
+    let others = count(workers).saturating_mul(OF_WORKER).saturating_add(OTHERS);
+    let needed = callers.saturating_add(others);
     match rlimit::increase_nofile_limit(needed.saturating_add(callers)) {
         Ok(limit) if limit >= needed => {}
         Ok(limit) => warn!(

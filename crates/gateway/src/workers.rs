@@ -7,6 +7,7 @@ use std::{
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
+        mpsc,
     },
     thread,
 };
@@ -112,8 +113,7 @@ impl Drop for Threads {
 
 impl Worker {
     fn start(nth: usize, ended: CancellationToken) -> io::Result<Self> {
-        let runtime = Builder::new_current_thread().enable_all().build()?;
-        let (home, handle) = (Home::new(), runtime.handle().clone());
+        let (home, (made, making)) = (Home::new(), mpsc::channel());
         let run = move |runtime: Runtime| {
             HOME.set(home);
             runtime.block_on(ended.cancelled());
@@ -121,8 +121,17 @@ impl Worker {
             runtime.shutdown_background();
         };
         let thread = thread::Builder::new().name(format!("hapax-worker-{nth}"));
-        thread.spawn(move || run(runtime))?;
-        Ok(Self { home, runtime: handle, tasks: Arc::default() })
+        // Made where it ends: to drop a runtime in a task, for want of a thread, would be a panic.
+        thread.spawn(move || match Builder::new_current_thread().enable_all().build() {
+            Ok(runtime) => {
+                // Whoever asked waits.
+                let _ = made.send(Ok(runtime.handle().clone()));
+                run(runtime);
+            }
+            Err(error) => drop(made.send(Err(error))),
+        })?;
+        let runtime = making.recv().map_err(io::Error::other)??;
+        Ok(Self { home, runtime, tasks: Arc::default() })
     }
 
     fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
@@ -175,7 +184,7 @@ impl Home {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::{env, process::Command, time::Duration};
 
     use tokio::{
         io::{AsyncReadExt, AsyncWriteExt},
@@ -280,6 +289,27 @@ mod tests {
         let (sender, done) = oneshot::channel();
         Workers::here().spawn(async { sender.send(Home::here()).unwrap() });
         assert_eq!(done.await, Ok(Home::SHARED));
+    }
+
+    #[test]
+    fn where_the_system_gives_no_threads_that_is_an_error_also_to_a_task() {
+        const CHILD: &str = "HAPAX_TEST_WITHOUT_THREADS";
+        if env::var_os(CHILD).is_some() {
+            let here = Builder::new_current_thread().build().unwrap();
+            let started = here.block_on(async { Workers::start(NonZeroUsize::MIN) });
+            assert!(started.is_err());
+            return;
+        }
+        // No thread has room for such a stack; the test itself then runs where it is asked for.
+        let name = "workers::tests::\
+                    where_the_system_gives_no_threads_that_is_an_error_also_to_a_task";
+        let child = Command::new(env::current_exe().unwrap())
+            .args(["--exact", name])
+            .envs([("RUST_MIN_STACK", "1152921504606846976"), (CHILD, "")])
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&child.stdout);
+        assert!(child.status.success() && said.contains("1 passed"), "{said}");
     }
 
     #[test]

@@ -9,14 +9,20 @@
 
 mod support;
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use bytes::Bytes;
 use hapax::http::body::{BufferBudget, ReadError, ReadLimits, read_bounded};
-use hapax_gateway::server::{Inbound, Peer, ServerLimits, serve};
+use hapax_gateway::{
+    Workers,
+    server::{Inbound, Peer, ServerLimits, serve_tls},
+};
 use http::{Request, Response};
 use http_body::Body;
 use http_body_util::{BodyExt, Full};
@@ -25,8 +31,8 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use support::{Fed, bounded, data, exchange, fed};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Notify, mpsc};
-use tokio::task::JoinHandle;
+use tokio::sync::{Barrier, Notify, mpsc};
+use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 const GET: &str = "GET / HTTP/1.1\r\nhost: api\r\n\r\n";
@@ -46,10 +52,21 @@ impl Server {
         B: Body<Data = Bytes> + Send + Unpin + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
+        Self::start_on(Workers::here(), limits, service).await
+    }
+
+    async fn start_on<S, F, B>(workers: Workers, limits: ServerLimits, service: S) -> Self
+    where
+        S: Fn(Request<Inbound>) -> F + Clone + Send + Sync + 'static,
+        F: Future<Output = Response<B>> + Send + 'static,
+        B: Body<Data = Bytes> + Send + Unpin + 'static,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let shutdown = CancellationToken::new();
-        let serving = tokio::spawn(serve(listener, service, limits, shutdown.clone()));
+        let serving =
+            tokio::spawn(serve_tls(listener, None, workers, service, limits, shutdown.clone()));
         Self { address, shutdown, serving }
     }
 
@@ -90,6 +107,37 @@ async fn both_versions_are_served_on_one_port() {
     let answer = bounded(client.send_request(request)).await.unwrap();
     let content = bounded(answer.into_body().collect()).await.unwrap().to_bytes();
     assert_eq!(content, "HTTP/2.0 true");
+}
+
+#[tokio::test]
+async fn the_workers_answer_and_share_the_streams_of_one_connection() {
+    let workers = Workers::start(NonZeroUsize::new(2).unwrap()).unwrap();
+    let together = Arc::new(Barrier::new(4));
+    let server = Server::start_on(workers, ServerLimits::default(), move |_| {
+        let together = Arc::clone(&together);
+        async move {
+            together.wait().await;
+            Response::new(Full::from(thread::current().name().unwrap_or_default().to_owned()))
+        }
+    });
+    let server = server.await;
+    let stream = TcpStream::connect(server.address).await.unwrap();
+    let (client, driver) =
+        http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
+    tokio::spawn(driver);
+    let mut asking = JoinSet::new();
+    for _ in 0..4 {
+        let mut client = client.clone();
+        asking.spawn(async move {
+            let request = Request::get("http://api/").body(Full::<Bytes>::default()).unwrap();
+            client.send_request(request).await.unwrap().into_body().collect().await.unwrap()
+        });
+    }
+    let answers = bounded(asking.join_all()).await;
+    let by: BTreeSet<_> = answers.into_iter().map(|answer| answer.to_bytes()).collect();
+    assert_eq!(by, BTreeSet::from(["hapax-worker-1".into(), "hapax-worker-2".into()]));
+    drop(client);
+    assert_eq!(server.stop().await, 0);
 }
 
 #[tokio::test]

@@ -371,25 +371,25 @@ impl Hapax {
         T: Send + 'static,
         F: Future<Output = ()> + Send + 'static,
     {
-        // It is tracked before the check, so that a shutdown that begins in between waits.
-        let token = self.inner.tracker.token();
         let (slot, arriving) = ReplySlot::new();
-        let begun = if self.is_draining() {
-            slot.send(Answer::Problem(draining()));
-            None
-        } else {
-            // Large, and boxed before anything is built around it that would be as large.
-            let attempt = self.lives(Box::pin(attempt(slot)));
-            Some(begin(Box::pin(async move {
-                attempt.await;
-                drop(token);
-            })))
-        };
+        // Large, and boxed before anything is built around it that would be as large.
+        let attempt = self.lives(Box::pin(attempt(slot.clone())));
         async move {
-            if let Some(begun) = begun {
+            // Not before somebody waits for it: shutdown would wait as well, or be over by then. It
+            // is tracked before the check, so that a shutdown that begins in between waits.
+            let token = self.inner.tracker.token();
+            if self.is_draining() {
+                slot.send(Answer::Problem(draining()));
+            } else {
+                let begun = begin(Box::pin(async move {
+                    attempt.await;
+                    drop(token);
+                }));
                 // It may go on behind its answer.
                 drop(begun.await);
             }
+            // What goes on has the slot that counts.
+            drop(slot);
             arriving.answer().await
         }
     }

@@ -456,3 +456,21 @@ async fn shutdown_waits_for_what_goes_on_without_its_caller_and_nothing_new_begi
     gate.add_permits(1);
     assert_eq!(stopping.await.unwrap(), 0);
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_that_is_not_waited_for_before_a_shutdown_does_not_begin_after_it() {
+    let world = world(policy()).await;
+    let intent = intent(world.operation.name(), PAY);
+    let fingerprint = world.operation.fingerprint(&intent).unwrap();
+    let (operation, effects) = (&world.operation, Arc::clone(&world.effects));
+    let attempt = world.hapax.run(operation, id(operation), fingerprint, intent, |_| async move {
+        effects.fetch_add(1, Ordering::SeqCst);
+        LOST
+    });
+    let begun = tokio::time::Instant::now();
+    assert_eq!(world.hapax.under_way(), 0);
+    assert_eq!(world.hapax.shutdown(Duration::from_secs(5)).await, 0);
+    assert_eq!(begun.elapsed(), Duration::ZERO, "there was nothing to wait for");
+    assert_eq!(problem(attempt.await), ProblemKind::Draining);
+    assert_eq!(world.effects(), 0);
+}

@@ -146,6 +146,13 @@ impl Serve {
         self
     }
 
+    /// With so many open files at most.
+    #[must_use]
+    pub fn with_files(mut self, most: u32) -> Self {
+        self.by = vec!["prlimit".to_owned(), format!("--nofile={most}")];
+        self
+    }
+
     /// With calls on these files that come to trouble, from its first moment to its last.
     #[must_use]
     pub fn in_trouble(mut self, files: &[PathBuf], call: Call, trouble: Trouble) -> Self {

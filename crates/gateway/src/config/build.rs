@@ -20,7 +20,7 @@ use super::{
     routes,
     service::{self, Area},
 };
-use crate::{Workers, upstream::Protocol};
+use crate::upstream::Protocol;
 
 const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 8080);
 const OPERATOR_LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8081);
@@ -56,7 +56,7 @@ pub(super) fn build(draft: Draft, has_file: bool, env: Environment, report: &Rep
         cors: draft.cors,
         request_id: draft.request_id.unwrap_or(Some(fields::REQUEST_ID)),
         policy_document: draft.policy_document.unwrap_or(true),
-        workers: draft.workers.and_then(NonZeroUsize::new).unwrap_or_else(Workers::usual),
+        workers: draft.workers.and_then(NonZeroUsize::new),
         group_commit: draft.group_commit.unwrap_or(128),
         sweep: draft.sweep.unwrap_or(500),
         near_misses,

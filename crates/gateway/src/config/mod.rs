@@ -92,8 +92,9 @@ pub struct Config {
     pub policy_document: bool,
     /// The field in which requests carry an id that is logged. Default: `x-request-id`.
     pub request_id: Option<HeaderName>,
-    /// How many threads serve connections. Default: [`Workers::usual`](crate::Workers::usual).
-    pub workers: NonZeroUsize,
+    /// How many threads serve connections. By default as many as are
+    /// [usual](crate::Workers::usual) where it starts.
+    pub workers: Option<NonZeroUsize>,
     /// How many writes share a commit at most. Default: 128.
     pub group_commit: usize,
     /// How many rows one step of the sweeper takes on. Default: 500.

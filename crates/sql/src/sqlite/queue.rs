@@ -6,15 +6,14 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    thread::{self, ThreadId},
     time::{Duration, Instant},
 };
 
 use hapax_store::StoreError;
 use tokio::{
-    runtime::{Handle, RuntimeFlavor},
+    runtime::{self, Handle, RuntimeFlavor},
     sync::oneshot,
-    time,
+    task, time,
 };
 
 use super::{error::Failure, view::Tx};
@@ -25,7 +24,7 @@ pub(super) struct Call<T> {
     reply: oneshot::Sender<Result<T, StoreError>>,
     claim: Claim,
     deadline: Instant,
-    caller: Option<Thread>,
+    caller: Option<Handle>,
 }
 
 /// The caller's end of a call.
@@ -36,19 +35,12 @@ pub(super) struct Caller<T> {
     timeout: Duration,
 }
 
-/// A thread that runs all tasks of a runtime.
-pub(super) struct Thread {
-    id: ThreadId,
-    runtime: Handle,
-}
-
-impl Thread {
-    /// This one, if it is one.
-    fn here() -> Option<Self> {
-        let runtime = Handle::try_current().ok()?;
-        let is_one = runtime.runtime_flavor() == RuntimeFlavor::CurrentThread;
-        is_one.then(|| Self { id: thread::current().id(), runtime })
-    }
+/// The runtime of the task that this is part of, if one thread runs all of its tasks.
+fn runtime_of_this_task() -> Option<Handle> {
+    // Who waits outside a task may do so while nobody drives the runtime.
+    task::try_id()?;
+    let runtime = Handle::try_current().ok()?;
+    (runtime.runtime_flavor() == RuntimeFlavor::CurrentThread).then_some(runtime)
 }
 
 /// Who has the call: the thread takes it up, or the caller takes it back. Whoever is first.
@@ -70,7 +62,7 @@ pub(super) fn call<T>(timeout: Duration) -> (Call<T>, Caller<T>) {
     let claim = Claim::default();
     let now = Instant::now();
     let deadline = now.checked_add(timeout).unwrap_or(now);
-    let caller = Thread::here();
+    let caller = runtime_of_this_task();
     let call = Call { reply: sender, claim: claim.clone(), deadline, caller };
     (call, Caller { reply: receiver, claim, deadline, timeout })
 }
@@ -80,8 +72,8 @@ impl<T> Call<T> {
         self.deadline
     }
 
-    /// The thread that waits for it, where that is one.
-    const fn caller(&self) -> Option<&Thread> {
+    /// The runtime of the task that waits for it, where one thread runs that.
+    const fn caller(&self) -> Option<&Handle> {
         self.caller.as_ref()
     }
 
@@ -147,7 +139,7 @@ pub(super) trait Queued: Send {
     fn take_up(&self) -> bool;
 
     /// See [`Call::caller`].
-    fn caller(&self) -> Option<&Thread>;
+    fn caller(&self) -> Option<&Handle>;
 
     /// Does its part of a transaction; again in another one, if that came to nothing or its
     /// answer was lost.
@@ -162,21 +154,36 @@ pub(super) trait Queued: Send {
 /// Those of one thread by one task there: a thread that runs all tasks of its runtime is woken by a
 /// system call for each task that somebody else wakes, and by none for those that it wakes itself.
 pub(super) fn answer_all(batch: Vec<Box<dyn Queued>>, committed: &Result<(), StoreError>) {
-    let mut threads = HashMap::<ThreadId, (Handle, Vec<Box<dyn Queued>>)>::new();
+    // By runtime: a thread may drive several by turns.
+    let mut runtimes = HashMap::<runtime::Id, (Handle, Answers)>::new();
     for job in batch {
         match job.caller() {
-            Some(Thread { id, runtime }) => {
-                let of_thread = threads.entry(*id).or_insert_with(|| (runtime.clone(), Vec::new()));
-                of_thread.1.push(job);
+            Some(runtime) => {
+                let answers = || Answers { jobs: Vec::new(), committed: committed.clone() };
+                let of_runtime = runtimes.entry(runtime.id());
+                let of_runtime = of_runtime.or_insert_with(|| (runtime.clone(), answers()));
+                of_runtime.1.jobs.push(job);
             }
             None => job.answer(committed.clone()),
         }
     }
-    for (runtime, jobs) in threads.into_values() {
-        let committed = committed.clone();
-        let answering = move || jobs.into_iter().for_each(|job| job.answer(committed.clone()));
-        // Where the runtime has ended, nobody waits there any more.
-        runtime.spawn(async move { answering() });
+    for (runtime, answers) in runtimes.into_values() {
+        runtime.spawn(async move { drop(answers) });
+    }
+}
+
+/// Callers of a batch and what became of its commit. Dropped, it tells them: also where the runtime
+/// that was to do so has ended.
+struct Answers {
+    jobs: Vec<Box<dyn Queued>>,
+    committed: Result<(), StoreError>,
+}
+
+impl Drop for Answers {
+    fn drop(&mut self) {
+        for job in self.jobs.drain(..) {
+            job.answer(self.committed.clone());
+        }
     }
 }
 
@@ -206,7 +213,7 @@ where
         self.call.take_up()
     }
 
-    fn caller(&self) -> Option<&Thread> {
+    fn caller(&self) -> Option<&Handle> {
         self.call.caller()
     }
 
@@ -228,5 +235,76 @@ where
             }
         };
         self.call.answer(answer);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::mpsc, thread};
+
+    use tokio::runtime::{Builder, Runtime};
+
+    use super::*;
+
+    const SOON: Duration = Duration::from_secs(10);
+
+    fn of_one_thread() -> Runtime {
+        Builder::new_current_thread().enable_all().build().unwrap()
+    }
+
+    /// A write that a task of this runtime waits for.
+    fn asked_on(runtime: &Runtime, timeout: Duration) -> (Box<dyn Queued>, Caller<()>) {
+        runtime.block_on(async move { tokio::spawn(async move { asked(timeout) }).await.unwrap() })
+    }
+
+    fn asked(timeout: Duration) -> (Box<dyn Queued>, Caller<()>) {
+        let (call, caller) = call(timeout);
+        assert!(call.take_up());
+        (Box::new(Write::new(|_: &Tx<'_>| Ok(()), call)), caller)
+    }
+
+    #[test]
+    fn callers_whom_one_task_answers_each_have_their_answer() {
+        let runtime = of_one_thread();
+        let (jobs, callers): (Vec<_>, Vec<_>) = (0..3).map(|_| asked_on(&runtime, SOON)).unzip();
+        answer_all(jobs, &Err(StoreError::Full));
+        runtime.block_on(async {
+            for caller in callers {
+                assert_eq!(caller.answer().await, Err(StoreError::Full));
+            }
+        });
+    }
+
+    #[test]
+    fn of_two_runtimes_that_one_thread_drives_by_turns_each_has_its_own_callers_answered() {
+        let (idle, driven) = (of_one_thread(), of_one_thread());
+        let timeout = Duration::from_millis(20);
+        let (of_idle, _waits) = asked_on(&idle, timeout);
+        let (of_driven, waits) = asked_on(&driven, timeout);
+        answer_all(vec![of_idle, of_driven], &Err(StoreError::Full));
+        assert_eq!(driven.block_on(waits.answer()), Err(StoreError::Full));
+    }
+
+    #[test]
+    fn a_caller_that_outlives_the_runtime_it_asked_on_has_its_answer() {
+        let (ended, runtime) = (of_one_thread(), of_one_thread());
+        let (job, caller) = asked_on(&ended, SOON);
+        drop(ended);
+        answer_all(vec![job], &Err(StoreError::Full));
+        assert_eq!(runtime.block_on(caller.answer()), Err(StoreError::Full));
+    }
+
+    #[test]
+    fn a_caller_outside_the_tasks_of_its_runtime_is_answered_though_nobody_drives_that() {
+        let (sender, answered) = mpsc::channel();
+        thread::spawn(move || {
+            let answer = of_one_thread().handle().block_on(async {
+                let (job, caller) = asked(SOON);
+                answer_all(vec![job], &Err(StoreError::Full));
+                caller.answer().await
+            });
+            sender.send(answer).unwrap();
+        });
+        assert_eq!(answered.recv_timeout(SOON), Ok(Err(StoreError::Full)));
     }
 }

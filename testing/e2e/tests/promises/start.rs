@@ -3,9 +3,11 @@
 use std::{fs, net::TcpListener, path::Path};
 
 use hapax_testkit::{
-    ONE_SERVICE, Ran, Request, Serve, Stage, Upstream, UpstreamKind, fresh_key, hapax,
+    ONE_SERVICE, Ran, Request, Serve, Stage, Upstream, UpstreamKind, eventually, fresh_key, hapax,
 };
 use tempfile::TempDir;
+
+use crate::SOON;
 
 /// A directory with a service, and a start that would succeed.
 struct Scene {
@@ -479,7 +481,7 @@ fn a_log_that_cannot_be_written_changes_nothing() {
     let unsent = Request::payment(&fresh_key());
     stage.gateway.send(&unsent).assert_problem(503, "upstream-unreachable");
     stage.gateway.terminate();
-    assert_eq!(stage.gateway.ended(crate::SOON).code(), Some(0));
+    assert_eq!(stage.gateway.ended(SOON).code(), Some(0));
     let refused = Serve::bare(stage.dir()).deaf().run();
     assert_eq!(refused.code, Some(2), "{refused:?}");
 }
@@ -497,6 +499,34 @@ fn a_start_that_is_refused_leaves_nothing_behind() {
     assert!(refused.stderr.contains("choose another address or port"), "{refused:?}");
     assert!(!scene.dir.path().join("hapax.db").exists());
     assert!(!scene.dir.path().join("hapax.db.effect-key").exists());
+}
+
+#[test]
+fn as_many_threads_serve_connections_as_were_asked_for() {
+    let scene = Scene::new();
+    let gateway = scene.serve().args(["--workers", "3"]).start();
+    let threads = fs::read_dir(format!("/proc/{}/task", gateway.id())).expect("its threads");
+    let name = |thread: fs::DirEntry| fs::read_to_string(thread.path().join("comm")).ok();
+    let names = threads.flatten().filter_map(name);
+    assert_eq!(names.filter(|name| name.starts_with("hapax-worker-")).count(), 3);
+}
+
+#[test]
+fn more_workers_than_there_are_files_for_are_refused_and_leave_nothing_behind() {
+    let scene = Scene::new();
+    let refused = scene.serve().with_files(200).args(["--workers", "200"]).run();
+    assert_eq!(refused.code, Some(2), "{refused:?}");
+    assert!(refused.stderr.contains("no threads to serve connections"), "{refused:?}");
+    assert!(!scene.database().exists());
+}
+
+#[test]
+fn the_files_of_workers_are_counted_beside_those_of_connections() {
+    let scene = Scene::new();
+    // 10,000 connections and what else is open have room in it, and so have as many workers.
+    let gateway = scene.serve().with_files(10_300).args(["--workers", "100"]).start();
+    let is_said = || gateway.stderr().join("\n").contains("fewer files may be open");
+    eventually("that is said", SOON, is_said);
 }
 
 #[test]

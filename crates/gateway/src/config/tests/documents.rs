@@ -1,5 +1,7 @@
 //! Documents that people copy from load.
 
+use std::num::NonZeroUsize;
+
 use super::*;
 
 fn repository(file: &str) -> String {
@@ -60,7 +62,10 @@ fn the_commented_lines_of_the_example_are_right_too() {
     let uncommented = uncommented.replace("http://127.0.0.1:3002", "https://127.0.0.1:3002");
     let config = load(&uncommented, &Flags::default()).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(config.effect_secret, EffectSecretSource::File("/etc/hapax/effect.key".into()));
-    assert_eq!((config.workers.get(), config.group_commit, config.sweep), (3, 128, 500));
+    assert_eq!(
+        (config.workers.map(NonZeroUsize::get), config.group_commit, config.sweep),
+        (Some(3), 128, 500)
+    );
     assert!(config.tls.is_some_and(|tls| tls.clients.is_some_and(|clients| clients.required)));
     assert!(config.services.iter().any(|service| service.tls.client.is_some()));
 }

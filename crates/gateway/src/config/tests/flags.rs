@@ -29,6 +29,8 @@ fn flags_alone_protect_post_and_patch() {
     assert_eq!(config.store, StoreLocation::Sqlite("hapax.db".into()));
     assert_eq!(config.effect_secret, EffectSecretSource::Generated);
     assert_eq!(config.scope, ScopeSource::SingleTenant);
+    // Read again where there are more processors by now, it is still the same.
+    assert_eq!(config.workers, None);
     let operation = config.operations.first().expect("the operation default");
     assert!(!operation.policy.key.required);
     assert_eq!(operation.policy.target, "http://127.0.0.1:3000");

@@ -1,5 +1,7 @@
 //! Mistakes outside of operations.
 
+use std::num::NonZeroUsize;
+
 use super::*;
 
 #[test]
@@ -379,7 +381,10 @@ fn every_setting_at_the_top_arrives() {
     assert_eq!(config.store, StoreLocation::Sqlite("/var/lib/hapax.db".into()));
     assert_eq!(config.effect_secret, EffectSecretSource::Env("SECRET".to_owned()));
     assert_eq!(config.scope, ScopeSource::Header(HeaderName::from_static("x-account")));
-    assert_eq!((config.workers.get(), config.group_commit, config.sweep), (3, 64, 50));
+    assert_eq!(
+        (config.workers.map(NonZeroUsize::get), config.group_commit, config.sweep),
+        (Some(3), 64, 50)
+    );
     assert!(!config.policy_document);
     assert_eq!(config.request_id, Some(HeaderName::from_static("x-correlation-id")));
     let service = config.services.first().expect("a service");
