@@ -225,7 +225,8 @@ impl Shared {
         body: Inbound,
     ) -> (&'static str, Response<AnswerBody>) {
         let Some(unsuited) = unsuited::check(route, &head) else {
-            return keyed::answer(self, route, upstream, head, body).await;
+            // Boxed: it would be part of the future of every request without a key.
+            return Box::pin(keyed::answer(self, route, upstream, head, body)).await;
         };
         let origin = cors::origin(&head.headers);
         let mut answer = match unsuited {
