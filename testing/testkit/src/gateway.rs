@@ -53,14 +53,7 @@ impl Serve {
             deaf: false,
             by: Vec::new(),
         };
-        serve.args([
-            "--listen",
-            "127.0.0.1:0",
-            "--operator-listen",
-            "127.0.0.1:0",
-            "--workers",
-            "3",
-        ])
+        serve.args(["--listen", "127.0.0.1:0", "--operator-listen", "127.0.0.1:0"]).workers(3)
     }
 
     /// With the rest said by a configuration file of this text, in which `{upstream}` and `{dir}`
@@ -93,6 +86,12 @@ impl Serve {
             self.args.drain(at..=at + values);
         }
         self
+    }
+
+    /// With another number of threads.
+    #[must_use]
+    pub fn workers(self, count: usize) -> Self {
+        self.without("--workers", 1).args(["--workers", &count.to_string()])
     }
 
     /// With another database.

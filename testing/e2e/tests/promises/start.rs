@@ -504,17 +504,17 @@ fn a_start_that_is_refused_leaves_nothing_behind() {
 #[test]
 fn as_many_threads_serve_connections_as_were_asked_for() {
     let scene = Scene::new();
-    let gateway = scene.serve().args(["--workers", "3"]).start();
+    let gateway = scene.serve().workers(2).start();
     let threads = fs::read_dir(format!("/proc/{}/task", gateway.id())).expect("its threads");
     let name = |thread: fs::DirEntry| fs::read_to_string(thread.path().join("comm")).ok();
     let names = threads.flatten().filter_map(name);
-    assert_eq!(names.filter(|name| name.starts_with("hapax-worker-")).count(), 3);
+    assert_eq!(names.filter(|name| name.starts_with("hapax-worker-")).count(), 2);
 }
 
 #[test]
 fn more_workers_than_there_are_files_for_are_refused_and_leave_nothing_behind() {
     let scene = Scene::new();
-    let refused = scene.serve().with_files(200).args(["--workers", "200"]).run();
+    let refused = scene.serve().with_files(200).workers(200).run();
     assert_eq!(refused.code, Some(2), "{refused:?}");
     assert!(refused.stderr.contains("no threads to serve connections"), "{refused:?}");
     assert!(!scene.database().exists());
@@ -524,7 +524,7 @@ fn more_workers_than_there_are_files_for_are_refused_and_leave_nothing_behind() 
 fn the_files_of_workers_are_counted_beside_those_of_connections() {
     let scene = Scene::new();
     // 10,000 connections and what else is open have room in it, and so have as many workers.
-    let gateway = scene.serve().with_files(10_300).args(["--workers", "100"]).start();
+    let gateway = scene.serve().with_files(10_300).workers(100).start();
     let is_said = || gateway.stderr().join("\n").contains("fewer files may be open");
     eventually("that is said", SOON, is_said);
 }
