@@ -143,8 +143,12 @@ pub(crate) async fn run(args: Serve) -> Result<ExitCode, Failure> {
     let operator_listener = bind(config.operator_listen, "--operator-listen").await?;
     let addresses = (local(&listener)?, local(&operator_listener)?);
     not_in_front_of_itself(&config, addresses.0)?;
-    let workers = Workers::start(workers)
-        .map_err(|error| Failure::start(format!("no threads to serve connections: {error}")))?;
+    let workers = Workers::start(workers).map_err(|error| {
+        Failure::start(format!(
+            "no threads to serve connections: {error}; ask for fewer than {workers} with --workers, \
+             or raise what the system allows (ulimit -u, ulimit -n)"
+        ))
+    })?;
     let StoreLocation::Sqlite(database) = config.store.clone();
     let store = Arc::new(open(&config, &database).map_err(Failure::start)?);
     let secrets = effect_secret::load(&config.effect_secret, &database, &*store).await;

@@ -63,8 +63,8 @@ impl Workers {
         Ok(Self(Arc::new(Threads { workers, ended })))
     }
 
-    /// As many as the machine has processors, less the one that the store's writer keeps busy; one
-    /// at least.
+    /// As many as there are processors for this process, less the one that is left to the store's
+    /// writer; one at least.
     pub fn usual() -> NonZeroUsize {
         let processors = thread::available_parallelism().map_or(1, NonZeroUsize::get);
         NonZeroUsize::new(processors.saturating_sub(1)).unwrap_or(NonZeroUsize::MIN)
@@ -81,7 +81,7 @@ impl Workers {
             return;
         }
         // The runtime that accepted it lets go of it, and the thread's own takes it up.
-        let lost = |error: io::Error| warn!(%error, "a connection could not be handed to a thread");
+        let lost = |error: io::Error| warn!(%error, "a connection could not be handed to a thread, and is closed");
         match stream.into_std() {
             Ok(stream) => self.spawn(async move {
                 match TcpStream::from_std(stream) {

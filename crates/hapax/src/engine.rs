@@ -314,7 +314,8 @@ impl Hapax {
         Ok(self.inner.tracker.spawn(work))
     }
 
-    /// Answers one attempt: claims, decides, executes if nobody did, settles.
+    /// Answers one attempt: claims, decides, executes if nobody did, settles. Nothing of that begins
+    /// before it is waited for.
     ///
     /// Whatever waits of claiming, executing and settling runs in a tracked task: dropping this
     /// future, because the caller hung up, changes nothing of them. `execute` is called at most

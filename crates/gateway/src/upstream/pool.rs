@@ -96,12 +96,11 @@ impl Pool {
         // Not ready: still writing a request that was answered early, or not yet noticed by the task
         // that drives it.
         let is_fit = |idle: &Idle| idle.age(now) < reuse.max_idle() && idle.connection.is_ready();
-        let (idle, here) = (state.idle.iter(), Home::here());
+        let here = Home::here();
+        let is_ours = |idle: &Idle| idle.connection.home() == here && is_fit(idle);
         // One that another thread drives costs two changes of threads, and is still better than none.
-        let position = idle
-            .clone()
-            .rposition(|idle| idle.connection.home() == here && is_fit(idle))
-            .or_else(|| idle.clone().rposition(is_fit))?;
+        let ours = state.idle.iter().rposition(is_ours);
+        let position = ours.or_else(|| state.idle.iter().rposition(is_fit))?;
         Some(Taken::Http1(state.idle.remove(position).connection))
     }
 

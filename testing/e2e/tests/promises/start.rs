@@ -517,6 +517,7 @@ fn more_workers_than_there_are_files_for_are_refused_and_leave_nothing_behind() 
     let refused = scene.serve().with_files(200).workers(200).run();
     assert_eq!(refused.code, Some(2), "{refused:?}");
     assert!(refused.stderr.contains("no threads to serve connections"), "{refused:?}");
+    assert!(refused.stderr.contains("fewer than 200 with --workers"), "{refused:?}");
     assert!(!scene.database().exists());
 }
 
